@@ -1,0 +1,13 @@
+# Run at every build: writes version.cpp anew where version, commit or flags have changed.
+execute_process(COMMAND git describe --always --dirty=+ --abbrev=12 --exclude=*
+                WORKING_DIRECTORY ${SOURCE_DIR}
+                OUTPUT_VARIABLE LOCKSTEP_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT LOCKSTEP_COMMIT)
+  set(LOCKSTEP_COMMIT unknown)
+endif()
+if(LOCKSTEP_WITH_CUDA)
+  set(LOCKSTEP_CUDA true)
+else()
+  set(LOCKSTEP_CUDA false)
+endif()
+configure_file(${SOURCE_DIR}/lockstep/base/version.cpp.in ${OUTPUT} @ONLY)

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// The text without white space at either end.
+std::string_view trim(std::string_view text);
+
+/// The parts between separators; an empty text has one empty part.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// The whole text as a decimal number; nothing if it is anything else or does not fit.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+
+/// Ascending numbers in short: "0-3,5". "-" if there are none.
+std::string to_ranges(std::span<const int> numbers);
+
+/// The candidate that `word` was probably meant to be; nothing if none is near.
+std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string_view>
+
+namespace lockstep {
+
+/// "0.1.0"
+std::string_view version() noexcept;
+
+/// The commit that was built, with "+" where the tree had changes of its own; "unknown" outside a
+/// repository.
+std::string_view commit() noexcept;
+
+/// The compiler and the flags that matter: "g++ 12.2.0, RelWithDebInfo".
+std::string_view build_description() noexcept;
+
+/// The sanitizers of this build; empty for most.
+std::string_view sanitizers() noexcept;
+
+/// Whether this build can use NVIDIA GPUs.
+bool built_with_cuda() noexcept;
+
+}  // namespace lockstep
