@@ -1,0 +1,240 @@
+#include "lockstep/topology/identity.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/strings.h"
+
+namespace lockstep::topology {
+namespace {
+
+constexpr int kNoLimit = std::numeric_limits<int>::max();
+
+struct Limits {
+  int least = 0;
+  int most = kNoLimit;
+};
+
+/// Takes numbers out of an environment and names the variable in every complaint.
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  Error error(const std::string& name, const std::string& expected) const {
+    return {ErrorKind::Options,
+            fmt::format("environment: {} is '{}', expected {}", name,
+                        environment_.get(name).value_or(""), expected),
+            "start the program with 'lockstep run', or unset the variable"};
+  }
+
+  std::string text(const std::string& name, const std::string& needed_by) const {
+    if (const auto value = environment_.get(name)) return *value;
+    throw Error(ErrorKind::Options,
+                fmt::format("environment: {} is not set, though {} is", name, needed_by),
+                fmt::format("set {}, or unset {}", name, needed_by));
+  }
+
+  int number(const std::string& name, const std::string& needed_by, Limits limits) const {
+    const auto value = parse_integer(text(name, needed_by));
+    if (value && *value >= limits.least && *value <= limits.most) return static_cast<int>(*value);
+    throw error(name, limits.most == kNoLimit
+                          ? fmt::format("a number of at least {}", limits.least)
+                          : fmt::format("a number from {} to {}", limits.least, limits.most));
+  }
+
+  int number_or(const std::string& name, int fallback, Limits limits) const {
+    return environment_.has(name) ? number(name, name, limits) : fallback;
+  }
+
+  void expect(const std::string& name, int found, int expected, const std::string& because) const {
+    if (found != expected) throw error(name, fmt::format("{}: {}", expected, because));
+  }
+
+ private:
+  const Environment& environment_;
+};
+
+std::vector<int> read_device_ids(const Reader& read, std::size_t count) {
+  const std::string name = "LOCKSTEP_DEVICE_IDS";
+  std::vector<int> ids;
+  for (const auto part : split(read.text(name, "LOCKSTEP_INSTANCE_INDEX"), ',')) {
+    const auto id = parse_integer(part);
+    if (!id || *id < 0 || *id > kNoLimit) throw read.error(name, "numbers with commas between");
+    ids.push_back(static_cast<int>(*id));
+  }
+  if (ids.size() != count) {
+    throw read.error(name, fmt::format("{} numbers, one for each stage of each replica", count));
+  }
+  return ids;
+}
+
+std::chrono::duration<double> read_seconds(const Reader& read, const std::string& name,
+                                           const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= 0) ||
+      std::isinf(seconds)) {
+    throw read.error(name, "a number of seconds of at least 0");
+  }
+  return std::chrono::duration<double>(seconds);
+}
+
+Identity read_lockstep(const Environment& environment) {
+  const Reader read(environment);
+  const std::string index_name = "LOCKSTEP_INSTANCE_INDEX";
+  Identity id;
+  id.launched_by = LaunchedBy::Lockstep;
+  id.job_id = read.text("LOCKSTEP_JOB_ID", index_name);
+  id.run_dir = read.text("LOCKSTEP_RUN_DIR", index_name);
+  id.num_instances = read.number("LOCKSTEP_NUM_INSTANCES", index_name, {.least = 1});
+  id.instance = read.number(index_name, "LOCKSTEP_NUM_INSTANCES", {.most = id.num_instances - 1});
+  id.num_local_instances = read.number("LOCKSTEP_NUM_LOCAL_INSTANCES", index_name,
+                                       {.least = 1, .most = id.num_instances});
+  id.local_instance = read.number("LOCKSTEP_LOCAL_INSTANCE_INDEX", index_name,
+                                  {.most = id.num_local_instances - 1});
+  id.num_replicas = read.number("LOCKSTEP_NUM_REPLICAS", index_name, {.least = id.num_instances});
+  id.devices_per_replica = read.number("LOCKSTEP_DEVICES_PER_REPLICA", index_name, {.least = 1});
+
+  const auto expected =
+      replicas_of(id.instance, {.replicas = id.num_replicas, .instances = id.num_instances});
+  const auto because = fmt::format("instance {} of {} with {} replicas in all", id.instance,
+                                   id.num_instances, id.num_replicas);
+  id.local_replicas = {read.number("LOCKSTEP_REPLICA_OFFSET", index_name, {}),
+                       read.number("LOCKSTEP_NUM_LOCAL_REPLICAS", index_name, {.least = 1})};
+  read.expect("LOCKSTEP_REPLICA_OFFSET", id.local_replicas.first, expected.first, because);
+  read.expect("LOCKSTEP_NUM_LOCAL_REPLICAS", id.local_replicas.count, expected.count, because);
+
+  id.device_ids = read_device_ids(read, static_cast<std::size_t>(id.local_replicas.count) *
+                                            static_cast<std::size_t>(id.devices_per_replica));
+  id.threads_per_device = read.number("LOCKSTEP_THREADS_PER_DEVICE", index_name, {.least = 1});
+  id.restart_count = read.number("LOCKSTEP_RESTART_COUNT", index_name, {});
+  id.stall_timeout =
+      read_seconds(read, "LOCKSTEP_STALL_TIMEOUT", read.text("LOCKSTEP_STALL_TIMEOUT", index_name));
+  id.cache_path = environment.get("LOCKSTEP_CACHE_PATH");
+  return id;
+}
+
+/// One replica in each instance, as every other launcher means it.
+Identity one_replica_each(LaunchedBy launcher, int instance, int instances, int local, int locals) {
+  Identity id;
+  id.launched_by = launcher;
+  id.instance = instance;
+  id.num_instances = instances;
+  id.local_instance = local;
+  id.num_local_instances = locals;
+  id.num_replicas = instances;
+  id.local_replicas = {instance, 1};
+  id.device_ids = {local};
+  return id;
+}
+
+Identity read_torchrun(const Environment& environment) {
+  const Reader read(environment);
+  const int size = read.number("WORLD_SIZE", "RANK", {.least = 1});
+  const int rank = read.number("RANK", "WORLD_SIZE", {.most = size - 1});
+  // Scripts that set RANK by hand often leave the local ones out: they mean one host.
+  const int local_size = read.number_or("LOCAL_WORLD_SIZE", size, {.least = 1, .most = size});
+  const int local_rank = read.number_or("LOCAL_RANK", rank, {.most = local_size - 1});
+  return one_replica_each(LaunchedBy::Torchrun, rank, size, local_rank, local_size);
+}
+
+Identity read_open_mpi(const Environment& environment) {
+  const Reader read(environment);
+  const std::string rank_name = "OMPI_COMM_WORLD_RANK";
+  const int size = read.number("OMPI_COMM_WORLD_SIZE", rank_name, {.least = 1});
+  const int rank = read.number(rank_name, "OMPI_COMM_WORLD_SIZE", {.most = size - 1});
+  const int local_size =
+      read.number("OMPI_COMM_WORLD_LOCAL_SIZE", rank_name, {.least = 1, .most = size});
+  const int local_rank =
+      read.number("OMPI_COMM_WORLD_LOCAL_RANK", rank_name, {.most = local_size - 1});
+  return one_replica_each(LaunchedBy::OpenMpi, rank, size, local_rank, local_size);
+}
+
+/// The entry for one node of "2(x3),1": two tasks on each of three nodes, then one.
+int tasks_of_node(const Reader& read, const std::string& list, int node) {
+  const std::string name = "SLURM_STEP_TASKS_PER_NODE";
+  const auto malformed = [&] { return read.error(name, "a list such as '2(x3),1'"); };
+  for (const auto part : split(list, ',')) {
+    const auto open = part.find("(x");
+    const auto tasks = parse_integer(part.substr(0, open));
+    std::optional<std::int64_t> nodes = 1;
+    if (open != std::string_view::npos) {
+      if (part.back() != ')') throw malformed();
+      nodes = parse_integer(part.substr(open + 2, part.size() - open - 3));
+    }
+    if (!tasks || !nodes || *tasks < 1 || *nodes < 1) throw malformed();
+    if (node < *nodes) return static_cast<int>(*tasks);
+    node -= static_cast<int>(*nodes);
+  }
+  throw read.error(name, "an entry for the node of SLURM_NODEID");
+}
+
+Identity read_slurm(const Environment& environment) {
+  const Reader read(environment);
+  const std::string rank_name = "SLURM_PROCID";
+  const int size = read.number("SLURM_STEP_NUM_TASKS", rank_name, {.least = 1});
+  const int rank = read.number(rank_name, "SLURM_STEP_NUM_TASKS", {.most = size - 1});
+  const int node = read.number("SLURM_NODEID", rank_name, {});
+  const int local_size =
+      tasks_of_node(read, read.text("SLURM_STEP_TASKS_PER_NODE", rank_name), node);
+  const int local_rank = read.number("SLURM_LOCALID", rank_name, {.most = local_size - 1});
+  return one_replica_each(LaunchedBy::Slurm, rank, size, local_rank, local_size);
+}
+
+/// A step that srun started. Batch scripts and interactive shells have variables of Slurm too, but
+/// are one process, whatever the allocation's task count; their step ids are reserved large
+/// numbers.
+bool is_slurm_task(const Environment& environment) {
+  constexpr std::int64_t kFirstReservedStep = 0xfffffff0;
+  const auto step = environment.get("SLURM_STEP_ID");
+  if (!step || !environment.has("SLURM_STEP_NUM_TASKS")) return false;
+  const auto number = parse_integer(*step);
+  return !number || *number < kFirstReservedStep;
+}
+
+}  // namespace
+
+void write_identity(Environment& environment, const Identity& id, const Rendezvous& rendezvous) {
+  const auto set = [&](const std::string& name, const auto& value) {
+    environment.set(name, fmt::format("{}", value));
+  };
+  set("LOCKSTEP_JOB_ID", id.job_id);
+  set("LOCKSTEP_RUN_DIR", id.run_dir);
+  set("LOCKSTEP_INSTANCE_INDEX", id.instance);
+  set("LOCKSTEP_NUM_INSTANCES", id.num_instances);
+  set("LOCKSTEP_LOCAL_INSTANCE_INDEX", id.local_instance);
+  set("LOCKSTEP_NUM_LOCAL_INSTANCES", id.num_local_instances);
+  set("LOCKSTEP_NUM_REPLICAS", id.num_replicas);
+  set("LOCKSTEP_NUM_LOCAL_REPLICAS", id.local_replicas.count);
+  set("LOCKSTEP_REPLICA_OFFSET", id.local_replicas.first);
+  set("LOCKSTEP_DEVICES_PER_REPLICA", id.devices_per_replica);
+  set("LOCKSTEP_DEVICE_IDS", fmt::format("{}", fmt::join(id.device_ids, ",")));
+  set("LOCKSTEP_THREADS_PER_DEVICE", id.threads_per_device.value_or(1));
+  set("LOCKSTEP_RESTART_COUNT", id.restart_count);
+  set("LOCKSTEP_STALL_TIMEOUT", id.stall_timeout.count());
+  if (id.cache_path) set("LOCKSTEP_CACHE_PATH", *id.cache_path);
+
+  set("RANK", id.instance);
+  set("WORLD_SIZE", id.num_instances);
+  set("LOCAL_RANK", id.local_instance);
+  set("LOCAL_WORLD_SIZE", id.num_local_instances);
+  set("MASTER_ADDR", rendezvous.address);
+  set("MASTER_PORT", rendezvous.port);
+}
+
+Identity read_identity(const Environment& environment) {
+  const auto has = [&](const char* name) { return environment.has(name); };
+  if (has("LOCKSTEP_INSTANCE_INDEX") || has("LOCKSTEP_NUM_INSTANCES")) {
+    return read_lockstep(environment);
+  }
+  if (has("RANK") || has("WORLD_SIZE")) return read_torchrun(environment);
+  if (has("OMPI_COMM_WORLD_RANK")) return read_open_mpi(environment);
+  if (is_slurm_task(environment)) return read_slurm(environment);
+  return {};
+}
+
+}  // namespace lockstep::topology

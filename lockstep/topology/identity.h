@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/topology/environment.h"
+#include "lockstep/topology/placement.h"
+
+namespace lockstep::topology {
+
+/// Who started this process, and so whose variables say who it is.
+enum class LaunchedBy { Nobody, Lockstep, Torchrun, OpenMpi, Slurm };
+
+/// Who a process is within its job. The defaults are those of a process that is alone.
+struct Identity {
+  LaunchedBy launched_by = LaunchedBy::Nobody;
+  std::string job_id;
+  std::string run_dir;
+  int instance = 0;
+  int num_instances = 1;
+  int local_instance = 0;
+  int num_local_instances = 1;
+  int num_replicas = 1;
+  ReplicaRange local_replicas{0, 1};
+  int devices_per_replica = 1;
+  std::vector<int> device_ids{0};
+  std::optional<int> threads_per_device;
+  int restart_count = 0;
+  std::optional<std::string> cache_path;
+  std::chrono::duration<double> stall_timeout{60};
+
+  bool operator==(const Identity&) const = default;
+};
+
+/// Where the processes of a job that is not lockstep's own meet (torch.distributed's `env://`).
+struct Rendezvous {
+  std::string address;
+  int port = 0;
+};
+
+/// Writes the contract: lockstep's variables and torchrun's.
+void write_identity(Environment& environment, const Identity& identity,
+                    const Rendezvous& rendezvous);
+
+/// Reads it back. The first of lockstep's, torchrun's, Open MPI's and Slurm's variables that are
+/// set decide; with none of them the process is alone.
+///
+/// Throws `Options`, naming variable and value, where one is missing, malformed or contradicts
+/// another.
+Identity read_identity(const Environment& environment);
+
+}  // namespace lockstep::topology

@@ -1,0 +1,113 @@
+#include "lockstep/topology/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::topology {
+
+int Machine::usable_cores() const {
+  int count = static_cast<int>(cores.size());
+  if (cpu_quota) count = std::min(count, static_cast<int>(std::floor(*cpu_quota)));
+  return std::max(1, count);
+}
+
+int Machine::numa_nodes() const {
+  int nodes = 1;
+  for (const auto& core : cores) nodes = std::max(nodes, core.numa_node + 1);
+  return nodes;
+}
+
+int threads_per_device(int usable_cores, const Placement& placement) {
+  int most_stages = 1;
+  for (std::size_t host = 0; host < placement.hosts.size(); ++host) {
+    most_stages = std::max(most_stages, placement.stages_on_host(static_cast<int>(host)));
+  }
+  return std::max(1, usable_cores / most_stages);
+}
+
+int devices_on_host(int usable_cores, int threads, int stages) {
+  return std::clamp(usable_cores / threads, 1, std::max(1, stages));
+}
+
+std::vector<int> device_ids(const Placement& placement, int instance, int devices) {
+  const auto& own = placement.instances.at(static_cast<std::size_t>(instance));
+  const auto& first_on_host =
+      placement.instances.at(static_cast<std::size_t>(instance - own.local_instance));
+  const int stages = placement.shape.devices_per_replica;
+  const int first_stage = (own.replicas.first - first_on_host.replicas.first) * stages;
+  std::vector<int> ids(static_cast<std::size_t>(own.replicas.count * stages));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = (first_stage + static_cast<int>(i)) % devices;
+  }
+  return ids;
+}
+
+namespace {
+
+/// Cuts the cores into neighbouring parts, one for each instance, in the ratio of their stages.
+/// Each part has at least one core, which needs as many cores as instances.
+std::vector<std::vector<int>> divide_cores(int cores, const std::vector<int>& stages) {
+  const auto all_stages = std::accumulate(stages.begin(), stages.end(), std::int64_t{0});
+  const int instances = static_cast<int>(stages.size());
+  std::vector<std::vector<int>> parts;
+  std::int64_t stages_before = 0;
+  int begin = 0;
+  for (int i = 0; i < instances; ++i) {
+    stages_before += stages[static_cast<std::size_t>(i)];
+    const int fair_end = static_cast<int>(cores * stages_before / all_stages);
+    const int end = std::clamp(fair_end, begin + 1, cores - (instances - 1 - i));
+    auto& part = parts.emplace_back(static_cast<std::size_t>(end - begin));
+    std::iota(part.begin(), part.end(), begin);
+    begin = end;
+  }
+  return parts;
+}
+
+std::vector<std::vector<int>> divide_numa_nodes(const Machine& machine, int instances) {
+  const int nodes = machine.numa_nodes();
+  std::vector<std::vector<int>> parts(static_cast<std::size_t>(instances));
+  for (int i = 0; i < instances; ++i) {
+    const int first_node = i * nodes / instances;
+    const int end_node = std::max(first_node + 1, (i + 1) * nodes / instances);
+    for (std::size_t core = 0; core < machine.cores.size(); ++core) {
+      const int node = machine.cores[core].numa_node;
+      if (node >= first_node && node < end_node) {
+        parts[static_cast<std::size_t>(i)].push_back(static_cast<int>(core));
+      }
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> bind(const Machine& machine, const std::vector<int>& stages,
+                                   BindPolicy policy) {
+  const int instances = static_cast<int>(stages.size());
+  const int cores = static_cast<int>(machine.cores.size());
+  const std::vector<std::vector<int>> unbound(stages.size());
+  switch (policy) {
+    case BindPolicy::None:
+      return unbound;
+    case BindPolicy::Auto:
+      return instances > cores ? unbound : divide_cores(cores, stages);
+    case BindPolicy::Numa:
+      return divide_numa_nodes(machine, instances);
+    case BindPolicy::Core:
+      break;
+  }
+  if (instances > cores) {
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("bind: {} instances need a core each, but this host has {}", instances, cores),
+        "pass --bind auto, which leaves instances free where there are too few cores");
+  }
+  return divide_cores(cores, stages);
+}
+
+}  // namespace lockstep::topology
