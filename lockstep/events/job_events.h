@@ -1,0 +1,104 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::events {
+
+using Seconds = std::chrono::duration<double>;
+
+enum class Stream { Stdout, Stderr };
+
+/// How a process ended: by itself with a code, or by a signal.
+struct ExitStatus {
+  int code = 0;
+  int signal = 0;  ///< 0 where it ended by itself
+
+  bool success() const noexcept { return code == 0 && signal == 0; }
+  /// As a shell counts it: 128 + n for signal n.
+  int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
+  bool operator==(const ExitStatus&) const = default;
+};
+
+struct InstanceStarted {
+  int instance = 0;
+  std::string host;
+  pid_t pid = 0;
+  std::vector<int> cpus;  ///< that it is bound to; empty: it is free
+};
+
+/// Output of one instance, as far as it has come in whole lines.
+struct InstanceOutput {
+  int instance = 0;
+  Stream stream = Stream::Stdout;
+  std::string_view lines;     ///< zero or more, each with its line feed
+  std::string_view progress;  ///< the text that a carriage return shows right now; often none
+};
+
+/// An instance that ended, after the job was over for it, in another way than it was meant to.
+struct Victim {
+  int instance = 0;
+  ExitStatus status;
+};
+
+/// The verdict on a failed job: the instance that failed first and by itself.
+struct JobFailed {
+  int instance = 0;
+  std::string host;
+  pid_t pid = 0;
+  ExitStatus status;
+  Seconds run_time{0};
+  std::vector<std::string> last_error_lines;
+  std::vector<Victim> victims;
+};
+
+struct JobRestarting {
+  int restart = 0;  ///< 1 for the first
+  int max_restarts = 0;
+};
+
+/// The launcher was told to end the job.
+struct JobInterrupted {
+  int signal = 0;
+  Seconds grace{0};  ///< until what is left is killed; 0: now
+};
+
+/// Processes that outlived the instances that had started them.
+struct LeftoversEnded {
+  std::vector<std::string> processes;  ///< "sleep (pid 4711)"
+};
+
+/// Something that the user should know, though the job goes on.
+struct Warning {
+  std::string text;
+};
+
+/// What happens to a job, told by `launch` to whoever shows it.
+///
+/// One thread calls it. Output may come faster than a terminal takes it: what the sink cannot pass
+/// on at once it keeps, and `blocked_on()` tells what it waits for. The caller reads no more output
+/// until those descriptors are writable, and then calls `resume()`.
+class JobSink {
+ public:
+  virtual ~JobSink() = default;
+
+  virtual void on(const InstanceStarted& event) = 0;
+  virtual void on(const InstanceOutput& event) = 0;
+  virtual void on(const JobFailed& event) = 0;
+  virtual void on(const JobRestarting& event) = 0;
+  virtual void on(const JobInterrupted& event) = 0;
+  virtual void on(const LeftoversEnded& event) = 0;
+  virtual void on(const Warning& event) = 0;
+
+  virtual std::vector<int> blocked_on() const = 0;
+  virtual void resume() = 0;
+
+  /// Whether the reader of our output is gone, as in `lockstep run … | head -1`.
+  virtual bool reader_gone() const = 0;
+};
+
+}  // namespace lockstep::events

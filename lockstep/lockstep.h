@@ -1,0 +1,7 @@
+#pragma once
+
+/// The whole of lockstep for a program that trains.
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
+#include "lockstep/comm/world.h"
