@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/topology/host_list.h"
+
+namespace lockstep::launch {
+
+/// This machine's own name.
+std::string this_host();
+
+/// Whether a name in a host list means this machine: its own name, with or without domain, or
+/// localhost.
+bool is_this_host(const std::string& name);
+
+/// The machines of the job: from `--host`, from `--hostfile`, or this one alone.
+/// Throws `Options` where both are given or one is malformed, `Io` where the file cannot be read.
+std::vector<topology::Host> discover_hosts(const std::string& host_list,
+                                           const std::string& hostfile);
+
+}  // namespace lockstep::launch

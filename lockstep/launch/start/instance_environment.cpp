@@ -1,0 +1,22 @@
+#include "lockstep/launch/start/instance_environment.h"
+
+namespace lockstep::launch {
+
+topology::Environment instance_environment(const JobPlan& plan, const PlannedInstance& instance,
+                                           const JobContext& context, int restart_count) {
+  auto environment = context.environment;
+  for (const auto& [name, value] : plan.environment) environment.set(name, value);
+
+  auto identity = instance.identity;
+  identity.job_id = context.job_id;
+  identity.run_dir = context.run_dir;
+  identity.restart_count = restart_count;
+  write_identity(environment, identity, context.rendezvous);
+
+  environment.set_if_absent("OMP_NUM_THREADS", std::to_string(plan.threads_per_device));
+  // Threads that spin while they wait take the core from the ones they wait for.
+  if (plan.more_threads_than_cores) environment.set_if_absent("OMP_WAIT_POLICY", "passive");
+  return environment;
+}
+
+}  // namespace lockstep::launch

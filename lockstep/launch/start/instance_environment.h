@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "lockstep/launch/place/job_plan.h"
+#include "lockstep/topology/environment.h"
+#include "lockstep/topology/identity.h"
+
+namespace lockstep::launch {
+
+/// What every instance of a started job is told alike.
+struct JobContext {
+  std::string job_id;
+  std::string run_dir;
+  topology::Rendezvous rendezvous;
+  topology::Environment environment;  ///< the launcher's own
+};
+
+/// The variables of one instance: the launcher's, those of `--env`, the contract, and the number
+/// of threads for OpenMP and the BLAS where the user has not said one.
+topology::Environment instance_environment(const JobPlan& plan, const PlannedInstance& instance,
+                                           const JobContext& context, int restart_count);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,97 @@
+#include "lockstep/launch/start/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string random_id() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) throw io_error("getrandom");
+  return fmt::format("{:012x}", number & 0xffff'ffff'ffff);
+}
+
+UniqueFd open_folder(const std::string& path) {
+  return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+/// The folder that holds the folders of all this user's jobs.
+std::string choose_parent(const topology::Environment& environment) {
+  if (const auto runtime = environment.get("XDG_RUNTIME_DIR");
+      runtime && ::access(runtime->c_str(), W_OK | X_OK) == 0) {
+    return *runtime + "/lockstep";
+  }
+  return fmt::format("{}/lockstep-{}", environment.get("TMPDIR").value_or("/tmp"), ::getuid());
+}
+
+void make_private_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw io_error("run: mkdir " + path);
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return;  // another job has just removed it; the caller comes again
+    throw io_error("run: " + path);
+  }
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::getuid() || (info.st_mode & 0077) != 0) {
+    throw Error(
+        ErrorKind::Io,
+        fmt::format("run: {} is not a folder that only user {} can enter", path, ::getuid()),
+        "remove it, or set XDG_RUNTIME_DIR or TMPDIR to a folder of your own");
+  }
+}
+
+void remove_if_abandoned(const std::string& path) {
+  const auto folder = open_folder(path);
+  if (!folder || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const topology::Environment& environment)
+    : parent_(choose_parent(environment)) {
+  while (!try_create()) {
+  }
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent_, ignored)) {
+    if (entry.path() != path_) remove_if_abandoned(entry.path());
+  }
+}
+
+/// False where another job took away the parent, or our folder before it was locked.
+bool RunDirectory::try_create() {
+  make_private_folder(parent_);
+  job_id_ = random_id();
+  path_ = parent_ + "/" + job_id_;
+  if (::mkdir(path_.c_str(), 0700) != 0) {
+    if (errno == ENOENT || errno == EEXIST) return false;
+    throw io_error("run: mkdir " + path_);
+  }
+  lock_ = open_folder(path_);
+  if (!lock_ && errno == ENOENT) return false;
+  if (!lock_) throw io_error("run: open " + path_);
+  if (::flock(lock_.get(), LOCK_EX) != 0) throw io_error("run: lock " + path_);
+  struct stat info {};
+  return ::fstat(lock_.get(), &info) == 0 && info.st_nlink > 0;
+}
+
+void RunDirectory::remove() const noexcept {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  ::rmdir(parent_.c_str());  // fails while other jobs are in it, as it should
+}
+
+}  // namespace lockstep::launch

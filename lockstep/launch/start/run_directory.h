@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "lockstep/base/file.h"
+#include "lockstep/topology/environment.h"
+
+namespace lockstep::launch {
+
+/// A folder of the job's own, for this user's eyes alone, that is gone when the job is.
+///
+/// It lies in the user's runtime directory, or under the folder for temporary files where there is
+/// none. The launcher's two processes hold a lock on it: where both were killed at once, the next
+/// job finds the folder unlocked and removes it.
+class RunDirectory {
+ public:
+  /// Creates the folder, and removes those that dead jobs have left. Throws `Io`.
+  explicit RunDirectory(const topology::Environment& environment);
+
+  /// The job's name, which is the folder's: 12 hex digits.
+  const std::string& job_id() const noexcept { return job_id_; }
+  const std::string& path() const noexcept { return path_; }
+
+  /// Removes the folder with all that is in it. May be called by either process, any number of
+  /// times.
+  void remove() const noexcept;
+
+ private:
+  bool try_create();
+
+  std::string parent_;
+  std::string job_id_;
+  std::string path_;
+  UniqueFd lock_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,91 @@
+#include "lockstep/launch/start/spawn.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const auto& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+void bind_to(const std::vector<int>& cpus) {
+  if (cpus.empty()) return;
+  const int most = *std::max_element(cpus.begin(), cpus.end());
+  const auto count = static_cast<std::size_t>(most) + 1;
+  cpu_set_t* set = CPU_ALLOC(count);
+  const auto size = CPU_ALLOC_SIZE(count);
+  CPU_ZERO_S(size, set);
+  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), size, set);
+  // A core that has just been taken away is no reason not to run.
+  ::sched_setaffinity(0, size, set);
+  CPU_FREE(set);
+}
+
+/// Runs in the child. Returns only where the kernel refused the program.
+void become(const SpawnRequest& request, pid_t parent) {
+  ::setpgid(0, 0);
+  // The warden ends whatever outlives the supervisor; this is faster, and covers both being killed.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(128 + SIGKILL);
+  ::dup2(request.stdin_fd, STDIN_FILENO);
+  ::dup2(request.stdout_fd, STDOUT_FILENO);
+  ::dup2(request.stderr_fd, STDERR_FILENO);
+  bind_to(request.cpus);
+  ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGTTOU, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &request.signal_mask, nullptr);
+
+  const auto environment = pointers_to(request.environment);
+  ::execve(request.program.c_str(), pointers_to(request.arguments).data(), environment.data());
+  if (errno != ENOEXEC) return;
+  // A script without a first line of its own: the shell's, as every shell does it.
+  auto arguments = request.arguments;
+  arguments[0] = request.program;
+  arguments.insert(arguments.begin(), "sh");
+  ::execve("/bin/sh", pointers_to(arguments).data(), environment.data());
+}
+
+}  // namespace
+
+Spawned spawn(const SpawnRequest& request) {
+  auto failure = make_pipe();
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) throw io_error("run: fork");
+  if (pid == 0) {
+    become(request, parent);
+    const int code = errno;
+    [[maybe_unused]] const auto written = ::write(failure.write_end.get(), &code, sizeof code);
+    ::_exit(126);
+  }
+  ::setpgid(pid, pid);  // here too, so that it holds when we return
+  return {pid, std::move(failure.read_end)};
+}
+
+void Spawned::wait_until_executing(const std::string& program) {
+  int code = 0;
+  ssize_t count = 0;
+  do {
+    count = ::read(failure_.get(), &code, sizeof code);
+  } while (count < 0 && errno == EINTR);
+  failure_.reset();
+  if (count == 0) return;
+  throw Error(ErrorKind::NotExecutable,
+              fmt::format("run: '{}' cannot be executed: {}", program, std::strerror(code)));
+}
+
+}  // namespace lockstep::launch

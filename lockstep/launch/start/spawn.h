@@ -1,0 +1,45 @@
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/file.h"
+
+namespace lockstep::launch {
+
+/// All that a new process is made of.
+struct SpawnRequest {
+  std::string program;                   ///< the file to execute
+  std::vector<std::string> arguments;    ///< argv, with the program's name first
+  std::vector<std::string> environment;  ///< "NAME=value"
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  std::vector<int> cpus;  ///< to be bound to; empty: as the caller
+  sigset_t signal_mask{};
+};
+
+/// A process on its way: forked, and perhaps not yet executing its program.
+class Spawned {
+ public:
+  Spawned(pid_t pid, UniqueFd failure) : pid_(pid), failure_(std::move(failure)) {}
+
+  pid_t pid() const noexcept { return pid_; }
+
+  /// Waits until the program runs. Throws `NotExecutable` where the kernel refused it; the
+  /// process is then about to exit with 126.
+  void wait_until_executing(const std::string& program);
+
+ private:
+  pid_t pid_;
+  UniqueFd failure_;  ///< the other end closes on exec, or sends an errno first
+};
+
+/// Starts a process in a process group of its own that dies with the calling thread.
+/// Throws `Io` where no process can be made.
+Spawned spawn(const SpawnRequest& request);
+
+}  // namespace lockstep::launch

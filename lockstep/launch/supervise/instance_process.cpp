@@ -1,0 +1,84 @@
+#include "lockstep/launch/supervise/instance_process.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/base/strings.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::size_t kBlockBytes = 64 * 1024;
+constexpr int kBlocksPerTurn = 4;
+constexpr std::size_t kTailBytes = 8 * 1024;
+
+}  // namespace
+
+void Tail::add(std::string_view lines) {
+  if (lines.size() > kTailBytes) lines.remove_prefix(lines.size() - kTailBytes);
+  if (text_.size() + lines.size() > 2 * kTailBytes) text_.erase(0, text_.size() - kTailBytes);
+  text_ += lines;
+}
+
+std::vector<std::string> Tail::lines() const {
+  std::vector<std::string> lines;
+  for (const auto line : split(trim(text_), '\n')) lines.emplace_back(line);
+  if (lines.size() > kLines) lines.erase(lines.begin(), lines.end() - kLines);
+  if (lines.size() == 1 && lines.front().empty()) lines.clear();
+  return lines;
+}
+
+OutputStream::OutputStream(int instance, events::Stream stream, Mode mode, UniqueFd pipe,
+                           UniqueFd log)
+    : instance_(instance),
+      stream_(stream),
+      mode_(mode),
+      pipe_(std::move(pipe)),
+      log_(std::move(log)) {}
+
+bool OutputStream::forward(events::JobSink& sink) {
+  static thread_local std::array<char, kBlockBytes> block;
+  for (int i = 0; i < kBlocksPerTurn && pipe_; ++i) {
+    const auto count = ::read(pipe_.get(), block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return false;
+    if (count <= 0) {
+      finish(sink);
+      return false;
+    }
+    const std::string_view bytes(block.data(), static_cast<std::size_t>(count));
+    write_log(sink, bytes);
+    pass_on(sink, mode_ == Mode::Raw ? LineBuffer::Text{bytes, {}} : lines_.add(bytes));
+  }
+  return static_cast<bool>(pipe_);
+}
+
+void OutputStream::finish(events::JobSink& sink) {
+  pipe_.reset();
+  pass_on(sink, lines_.finish());
+}
+
+void OutputStream::pass_on(events::JobSink& sink, const LineBuffer::Text& text) {
+  if (stream_ == events::Stream::Stderr) tail_.add(text.lines);
+  if (text.lines.empty() && text.progress.empty()) return;
+  sink.on(events::InstanceOutput{instance_, stream_, text.lines, text.progress});
+}
+
+void OutputStream::write_log(events::JobSink& sink, std::string_view bytes) {
+  while (log_ && !bytes.empty()) {
+    const auto count = ::write(log_.get(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      sink.on(events::Warning{fmt::format("--log-dir: instance {}: {}; its file ends here",
+                                          instance_, std::strerror(errno))});
+      log_.reset();
+      return;
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace lockstep::launch
