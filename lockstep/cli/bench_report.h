@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+using Seconds = std::chrono::duration<double>;
+
+/// What repeated measurements of one thing come to.
+struct Timing {
+  Seconds median{0};
+  Seconds p99{0};
+  int rounds = 0;
+};
+
+/// Throws `Bug` where there are no samples.
+Timing summarize(std::vector<Seconds> samples);
+
+/// One line of a benchmark's table.
+struct BenchRow {
+  std::string work;
+  std::string system;  ///< "lockstep", or the peer that was measured beside it
+  Timing timing;
+  std::optional<double> ratio;  ///< lockstep's median over this peer's: below 1 we are ahead
+};
+
+/// The results of one `lockstep bench …`, with what they were measured on.
+struct BenchReport {
+  std::string name;
+  std::vector<BenchRow> rows;
+
+  std::string to_table() const;
+  /// Host, processor, compiler, commit and thread count go along, so that a number can be placed
+  /// later.
+  std::string to_json() const;
+};
+
+}  // namespace lockstep::cli

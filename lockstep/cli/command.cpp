@@ -1,0 +1,122 @@
+#include "lockstep/cli/command.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/strings.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array kCommands{
+    Command{"run", "start a program in many instances and watch over them", run},
+    Command{"bench", "measure this machine: launch", bench},
+    Command{"doctor", "what this build and this machine offer", doctor},
+    Command{"version", "print the version", version},
+};
+
+std::string overview() {
+  std::string text =
+      "Distributed data-parallel training for C++ on libtorch.\n\n"
+      "Usage: lockstep COMMAND [options]\n\nCommands:\n";
+  for (const auto& command : kCommands) {
+    text += fmt::format("  {:<10}{}\n", command.name, command.summary);
+  }
+  return text + "\n'lockstep COMMAND --help' tells the options of each.\n";
+}
+
+const Command& find_command(const std::string& name) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [&](const Command& command) { return command.name == name; });
+  if (found != kCommands.end()) return *found;
+  std::vector<std::string> names;
+  for (const auto& command : kCommands) names.emplace_back(command.name);
+  const auto meant = closest(name, names);
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("expected one of the commands {}, found '{}'", fmt::join(names, ", "), name),
+      meant ? "lockstep " + *meant : "lockstep --help");
+}
+
+int run_command(std::vector<std::string> arguments, topology::Environment environment) {
+  if (arguments.empty()) {
+    std::fputs(overview().c_str(), stderr);
+    return exit_code(ErrorKind::Options);
+  }
+  const auto name = arguments.front();
+  arguments.erase(arguments.begin());
+  if (name == "--help" || name == "-h" || name == "help") {
+    std::fputs(overview().c_str(), stdout);
+    return 0;
+  }
+  const auto& command = find_command(name == "--version" ? "version" : name);
+  return command.run({std::move(arguments), std::move(environment)});
+}
+
+class UsageFormatter : public CLI::Formatter {
+ public:
+  explicit UsageFormatter(std::string usage) : usage_(std::move(usage)) {}
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return fmt::format("Usage: lockstep {}\n", usage_);
+  }
+
+ private:
+  std::string usage_;
+};
+
+}  // namespace
+
+void set_usage(CLI::App& app, const std::string& usage) {
+  auto formatter = std::make_shared<UsageFormatter>(usage);
+  formatter->column_width(34);
+  app.formatter(std::move(formatter));
+}
+
+std::span<const Command> commands() {
+  return kCommands;
+}
+
+int dispatch(std::vector<std::string> arguments, topology::Environment environment) {
+  try {
+    return run_command(std::move(arguments), std::move(environment));
+  } catch (const Error& error) {
+    std::fputs(describe(error).c_str(), stderr);
+    return exit_code(error.kind());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lockstep: a mistake of ours: {}\n", error.what());
+    return exit_code(ErrorKind::Bug);
+  }
+}
+
+Parsed parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    return Parsed::GoOn;
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return Parsed::HelpShown;
+  } catch (const CLI::ExtrasError&) {
+    refuse_unknown_option(app, app.remaining().front());
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::Options, fmt::format("{}: {}", app.get_name(), error.what()),
+                fmt::format("lockstep {} --help", app.get_name()));
+  }
+}
+
+void refuse_unknown_option(const CLI::App& app, const std::string& option) {
+  std::vector<std::string> names;
+  for (const auto* known : app.get_options()) {
+    for (const auto& name : known->get_lnames()) names.push_back("--" + name);
+  }
+  const auto meant = closest(option.substr(0, option.find('=')), names);
+  throw Error(ErrorKind::Options, fmt::format("{}: unknown option '{}'", app.get_name(), option),
+              meant ? *meant : fmt::format("lockstep {} --help", app.get_name()));
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/topology/environment.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::cli {
+
+/// What a subcommand is called with.
+struct Invocation {
+  std::vector<std::string> arguments;  ///< behind the subcommand's name
+  topology::Environment environment;
+};
+
+/// A subcommand of `lockstep`: one file of this folder each.
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Invocation& invocation);  ///< returns the exit code; may throw `Error`
+};
+
+std::span<const Command> commands();
+
+/// Runs the subcommand that the arguments name. Prints errors, returns the exit code, never throws.
+int dispatch(std::vector<std::string> arguments, topology::Environment environment);
+
+/// The line of the help that shows how the subcommand is called, behind "lockstep ".
+void set_usage(CLI::App& app, const std::string& usage);
+
+enum class Parsed { GoOn, HelpShown };
+
+/// Parses a subcommand's arguments. Prints the help where that was asked for.
+/// Throws `Options` with the parser's complaint, and with the name that a misspelt option probably
+/// meant.
+Parsed parse(CLI::App& app, const std::vector<std::string>& arguments);
+
+/// Refuses an option that the subcommand does not know.
+[[noreturn]] void refuse_unknown_option(const CLI::App& app, const std::string& option);
+
+int run(const Invocation& invocation);
+int bench(const Invocation& invocation);
+int doctor(const Invocation& invocation);
+int version(const Invocation& invocation);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,108 @@
+#include <CLI/CLI.hpp>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
+#include "lockstep/cli/command.h"
+#include "lockstep/launch/discover/host_discovery.h"
+#include "lockstep/launch/discover/machine_discovery.h"
+#include "lockstep/launch/start/find_program.h"
+#include "lockstep/ui/table.h"
+
+namespace lockstep::cli {
+namespace {
+
+/// Something that lockstep uses where it is there: a program, a library or a file.
+struct OptionalPart {
+  enum class Kind { Program, Library, File };
+  const char* name;
+  const char* used_for;
+  Kind kind;
+  const char* looked_for;
+  const char* package;
+};
+
+constexpr std::array kOptionalParts{
+    OptionalPart{"Open MPI", "the peer of bench launch", OptionalPart::Kind::Program, "mpirun",
+                 "openmpi-bin"},
+    OptionalPart{"PyTorch for Python", "torch.distributed scripts under lockstep run",
+                 OptionalPart::Kind::File, "/usr/lib/python3/dist-packages/torch/__init__.py",
+                 "python3-torch"},
+    OptionalPart{"Fashion-MNIST", "a real data set", OptionalPart::Kind::File,
+                 "/usr/share/datasets/fashion-mnist", "dataset-fashion-mnist"},
+    OptionalPart{"NVIDIA driver", "GPUs", OptionalPart::Kind::Library, "libcuda.so.1",
+                 "nvidia-driver (non-free)"},
+};
+
+bool is_present(const OptionalPart& part, const topology::Environment& environment) {
+  switch (part.kind) {
+    case OptionalPart::Kind::Program:
+      try {
+        launch::find_program(part.looked_for, environment);
+        return true;
+      } catch (const Error&) {
+        return false;
+      }
+    case OptionalPart::Kind::Library: {
+      void* library = ::dlopen(part.looked_for, RTLD_LAZY);
+      if (library != nullptr) ::dlclose(library);
+      return library != nullptr;
+    }
+    case OptionalPart::Kind::File:
+      return std::filesystem::exists(part.looked_for);
+  }
+  return false;
+}
+
+void print_build() {
+  ui::Table table({"build", ""});
+  table.add({"version", fmt::format("{} (commit {})", lockstep::version(), commit())});
+  table.add({"compiler", std::string(build_description())});
+  table.add({"CUDA", built_with_cuda() ? "yes" : "no: configure with the preset 'cuda'"});
+  table.add({"sanitizers", sanitizers().empty() ? "none" : std::string(sanitizers())});
+  fmt::print("{}\n", table.to_string());
+}
+
+void print_machine() {
+  const auto machine = launch::discover_machine();
+  std::size_t cpus = 0;
+  for (const auto& core : machine.cores) cpus += core.cpus.size();
+  ui::Table table({"machine", ""});
+  table.add({"host", launch::this_host()});
+  table.add({"processor", machine.cpu_model.empty() ? "unknown" : machine.cpu_model});
+  table.add({"cores", fmt::format("{} with {} hardware threads; NUMA nodes: {}",
+                                  machine.cores.size(), cpus, machine.numa_nodes())});
+  table.add(
+      {"CPU quota", machine.cpu_quota ? fmt::format("{:.3g} cores", *machine.cpu_quota) : "none"});
+  table.add({"memory", fmt::format("{:.1f} GiB", static_cast<double>(machine.memory_bytes) /
+                                                     (1024.0 * 1024.0 * 1024.0))});
+  fmt::print("{}\n", table.to_string());
+}
+
+void print_optional_parts(const topology::Environment& environment) {
+  ui::Table table({"optional part", "here", "used for", "package"});
+  for (const auto& part : kOptionalParts) {
+    table.add(
+        {part.name, is_present(part, environment) ? "yes" : "no", part.used_for, part.package});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+}  // namespace
+
+int doctor(const Invocation& invocation) {
+  CLI::App app("Tells what this build and this machine offer, and which package brings the rest.",
+               "doctor");
+  set_usage(app, "doctor");
+  if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
+  print_build();
+  print_machine();
+  print_optional_parts(invocation.environment);
+  return 0;
+}
+
+}  // namespace lockstep::cli

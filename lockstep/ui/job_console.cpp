@@ -1,0 +1,214 @@
+#include "lockstep/ui/job_console.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "lockstep/base/signal_name.h"
+#include "lockstep/base/strings.h"
+
+namespace lockstep::ui {
+namespace {
+
+constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+/// Cut to a number of columns, counting characters of UTF-8, never within one.
+std::string_view clip(std::string_view text, int columns) {
+  std::size_t i = 0;
+  for (; i < text.size(); ++i) {
+    const bool begins_character = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (begins_character && columns-- == 0) break;
+  }
+  return text.substr(0, i);
+}
+
+}  // namespace
+
+JobConsole::JobConsole(const ConsoleOptions& options, int stdout_fd, int stderr_fd)
+    : options_(options), out_(stdout_fd), err_(stderr_fd) {}
+
+OutputChannel& JobConsole::channel(events::Stream stream) {
+  return stream == events::Stream::Stdout ? out_ : err_;
+}
+
+std::string JobConsole::tag(int instance, events::Stream stream) const {
+  switch (options_.tags) {
+    case TagStyle::Never:
+      return {};
+    case TagStyle::Mpi:
+      return fmt::format("[1,{}]<{}>:", instance,
+                         stream == events::Stream::Stdout ? "stdout" : "stderr");
+    case TagStyle::Auto:
+      if (options_.num_instances == 1) return {};
+      break;
+    case TagStyle::Always:
+      break;
+  }
+  return fmt::format("[{}] ", instance);
+}
+
+void JobConsole::on(const events::InstanceOutput& event) {
+  if (options_.only_instance && *options_.only_instance != event.instance) return;
+  const auto prefix = tag(event.instance, event.stream);
+  if (!event.lines.empty()) {
+    if (event.instance == 0 && event.stream == progress_.stream) {
+      hide_progress(channel(event.stream));
+      progress_.text.clear();  // the line that showed it is finished
+    }
+    if (prefix.empty()) {
+      write_lines(channel(event.stream), event.lines);
+    } else {
+      scratch_.clear();
+      for (auto rest = event.lines; !rest.empty();) {
+        const auto end = rest.find('\n') + 1;
+        scratch_ += prefix;
+        scratch_ += rest.substr(0, end);
+        rest.remove_prefix(end);
+      }
+      write_lines(channel(event.stream), scratch_);
+    }
+  }
+  if (event.instance == 0 && !event.progress.empty()) show_progress(event);
+}
+
+void JobConsole::write_lines(OutputChannel& channel, std::string_view lines) {
+  hide_progress(channel);
+  channel.write(lines);
+  redraw_progress();
+}
+
+void JobConsole::show_progress(const events::InstanceOutput& event) {
+  auto& shown_on = channel(event.stream);
+  const auto text = tag(0, event.stream) + std::string(event.progress);
+  if (shown_on.is_terminal()) {
+    hide_progress(shown_on);
+    progress_.text = text;
+    progress_.stream = event.stream;
+    redraw_progress();
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (!progress_.last_written) progress_.last_written = now;
+  if (now - *progress_.last_written < kProgressInterval) return;
+  progress_.last_written = now;
+  shown_on.write(text + '\n');
+}
+
+/// Clears the bottom line of the terminal that is about to be written to.
+void JobConsole::hide_progress(OutputChannel& about_to_write) {
+  if (!progress_.text.empty() && about_to_write.is_terminal()) {
+    channel(progress_.stream).write(kEraseLine);
+  }
+}
+
+void JobConsole::redraw_progress() {
+  if (progress_.text.empty()) return;
+  auto& shown_on = channel(progress_.stream);
+  shown_on.write(kEraseLine);
+  shown_on.write(clip(progress_.text, shown_on.width() - 1));
+}
+
+void JobConsole::say(const std::string& message) {
+  write_lines(err_, message);
+}
+
+void JobConsole::on(const events::InstanceStarted& event) {
+  if (options_.verbosity != Verbosity::Verbose) return;
+  const auto where =
+      event.cpus.empty() ? "on any CPU" : fmt::format("on CPU {}", to_ranges(event.cpus));
+  say(fmt::format("lockstep: instance {} started on host {}, pid {}, {}\n", event.instance,
+                  event.host, event.pid, where));
+}
+
+void JobConsole::on(const events::JobFailed& event) {
+  say(describe(event));
+}
+
+void JobConsole::on(const events::JobRestarting& event) {
+  say(fmt::format("lockstep: starting the job again: restart {} of {}\n", event.restart,
+                  event.max_restarts));
+}
+
+void JobConsole::on(const events::JobInterrupted& event) {
+  if (event.signal == SIGPIPE) {
+    // Nobody reads on, which is what `| head` means; anything else is worth a word.
+    if (out_.error() == EPIPE) return;
+    return say(fmt::format("lockstep: standard output cannot be written: {}\n",
+                           std::strerror(out_.error())));
+  }
+  if (options_.verbosity == Verbosity::Quiet) return;
+  if (event.grace.count() > 0) {
+    say(fmt::format("lockstep: {}: ending the job; what is left after {:.3g} s is killed\n",
+                    signal_name(event.signal), event.grace.count()));
+  } else {
+    say(fmt::format("lockstep: {}: killing the job\n", signal_name(event.signal)));
+  }
+}
+
+void JobConsole::on(const events::LeftoversEnded& event) {
+  if (options_.verbosity == Verbosity::Quiet) return;
+  say(fmt::format("lockstep: all instances have ended; ending what they left running: {}\n",
+                  fmt::join(event.processes, ", ")));
+}
+
+void JobConsole::on(const events::Warning& event) {
+  say(fmt::format("lockstep: warning: {}\n", event.text));
+}
+
+std::vector<int> JobConsole::blocked_on() const {
+  std::vector<int> fds;
+  for (const auto* channel : {&out_, &err_}) {
+    if (channel->blocked()) fds.push_back(channel->fd());
+  }
+  return fds;
+}
+
+void JobConsole::resume() {
+  out_.resume();
+  err_.resume();
+}
+
+std::string describe(const events::ExitStatus& status) {
+  return status.signal != 0 ? fmt::format("killed by {}", signal_name(status.signal))
+                            : fmt::format("exit code {}", status.code);
+}
+
+namespace {
+
+/// "instance 0,2-3 (killed by SIGTERM), 1 (exit code 7)": one line, however many there are.
+std::string describe_victims(const std::vector<events::Victim>& victims) {
+  std::map<std::string, std::vector<int>> by_status;
+  for (const auto& victim : victims) by_status[describe(victim.status)].push_back(victim.instance);
+  std::vector<std::string> groups;
+  for (const auto& [status, instances] : by_status) {
+    groups.push_back(fmt::format("{} ({})", to_ranges(instances), status));
+  }
+  return fmt::format("instance {}", fmt::join(groups, ", "));
+}
+
+}  // namespace
+
+std::string describe(const events::JobFailed& failure) {
+  auto text = fmt::format("lockstep: instance {} failed: {}, after {:.1f} s (host {}, pid {})\n",
+                          failure.instance, describe(failure.status), failure.run_time.count(),
+                          failure.host, failure.pid);
+  if (failure.last_error_lines.empty()) {
+    text += "  it wrote nothing to stderr\n";
+  } else {
+    text += "  its last lines on stderr:\n";
+    for (const auto& line : failure.last_error_lines) text += fmt::format("  | {}\n", line);
+  }
+  if (!failure.victims.empty()) {
+    text += fmt::format("  ended with it: {}\n", describe_victims(failure.victims));
+  }
+  if (failure.status.signal == SIGKILL) {
+    text += "  try: if nobody killed it, the machine ran out of memory; see dmesg\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::ui
