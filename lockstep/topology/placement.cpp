@@ -20,8 +20,8 @@ void check_at_least_one(int value, const char* option) {
 }
 
 void check(const JobShape& shape) {
-  check_at_least_one(shape.replicas, "--num-replicas");
   check_at_least_one(shape.instances, "--num-instances");
+  check_at_least_one(shape.replicas, "--num-replicas");
   check_at_least_one(shape.devices_per_replica, "--devices-per-replica");
   if (shape.instances > shape.replicas) {
     throw Error(

@@ -22,7 +22,7 @@ enum class Verbosity { Quiet, Normal, Verbose };
 struct ConsoleOptions {
   int num_instances = 1;
   TagStyle tags = TagStyle::Auto;
-  std::optional<int> only_instance;  ///< show the output of this one alone
+  std::optional<int> only_instance{};  ///< show the output of this one alone
   Verbosity verbosity = Verbosity::Normal;
 };
 

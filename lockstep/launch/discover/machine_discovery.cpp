@@ -1,6 +1,7 @@
 #include "lockstep/launch/discover/machine_discovery.h"
 
 #include <hwloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -113,8 +114,8 @@ topology::Machine discover_machine() {
   const auto topology = load_topology();
   topology::Machine machine;
   machine.cores = cores_of(topology.get());
-  machine.memory_bytes =
-      static_cast<std::int64_t>(hwloc_get_root_obj(topology.get())->total_memory);
+  // hwloc counts what NUMA nodes report, which some virtual machines get wrong.
+  machine.memory_bytes = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
   if (auto* package = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, 0)) {
     if (const char* model = hwloc_obj_get_info_by_name(package, "CPUModel")) {
       machine.cpu_model = trim(model);

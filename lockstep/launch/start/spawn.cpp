@@ -1,13 +1,16 @@
 #include "lockstep/launch/start/spawn.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 
@@ -35,6 +38,21 @@ void bind_to(const std::vector<int>& cpus) {
   CPU_FREE(set);
 }
 
+/// Whether a file that the kernel does not know is a script rather than a damaged binary.
+bool is_text(const std::string& path) {
+  const int before = errno;
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 128> head{};
+  const auto count = file ? ::read(file.get(), head.data(), head.size()) : -1;
+  errno = before;
+  const std::string_view text(head.data(), static_cast<std::size_t>(std::max<ssize_t>(0, count)));
+  return count >= 0 &&
+         !text.starts_with(
+             "\x7f"
+             "ELF") &&
+         text.find('\0') == std::string_view::npos;
+}
+
 /// Runs in the child. Returns only where the kernel refused the program.
 void become(const SpawnRequest& request, pid_t parent) {
   ::setpgid(0, 0);
@@ -51,8 +69,8 @@ void become(const SpawnRequest& request, pid_t parent) {
 
   const auto environment = pointers_to(request.environment);
   ::execve(request.program.c_str(), pointers_to(request.arguments).data(), environment.data());
-  if (errno != ENOEXEC) return;
-  // A script without a first line of its own: the shell's, as every shell does it.
+  if (errno != ENOEXEC || !is_text(request.program)) return;
+  // A script without a first line of its own is the shell's, as every shell has it.
   auto arguments = request.arguments;
   arguments[0] = request.program;
   arguments.insert(arguments.begin(), "sh");

@@ -18,14 +18,10 @@ bool has_return(std::string_view text) {
 
 /// `line` ends with its line feed.
 void LineBuffer::append_finished(std::string_view line) {
-  const auto first_return = line.find('\r');
-  if (first_return == std::string_view::npos || first_return + 2 == line.size()) {
-    ready_ += line;
-    return;
-  }
   line.remove_suffix(1);
+  const bool returns_at_end = !line.empty() && line.back() == '\r';
   ready_ += shown(line);
-  ready_ += '\n';
+  ready_ += returns_at_end ? "\r\n" : "\n";
 }
 
 /// Text that has been replaced is dropped, so that an hour of progress does not pile up.

@@ -1,0 +1,68 @@
+# Everything that a user or a contributor does. `make` alone lists it.
+
+BUILD := build/release
+JOBS := $(shell nproc)
+
+.PHONY: help
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make demo        install what is missing, build, and run the main job
+.PHONY: demo
+demo: build
+	$(BUILD)/bin/lockstep run --num-replicas 8 --num-instances 4 --print-topology $(BUILD)/bin/hello
+
+## make test        install what is missing, build, and run every test that this machine can run
+.PHONY: test
+test: packages-test build-with-tests
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+
+## make build       install what building takes, and build into build/release
+.PHONY: build
+build: packages-build
+	@cmake --preset release -DLOCKSTEP_BUILD_TESTS=OFF -DLOCKSTEP_BUILD_BENCHMARKS=OFF >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+
+.PHONY: build-with-tests
+build-with-tests: packages-build packages-test
+	@cmake --preset release -DLOCKSTEP_BUILD_TESTS=ON -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+
+## make bench       measure this machine beside the peers that are installed
+.PHONY: bench
+bench: build-with-tests
+	$(BUILD)/bin/lockstep bench launch
+	$(BUILD)/bench/output_bench
+
+## make test-asan   the same tests under the address and undefined-behaviour sanitizers
+## make test-tsan   the same tests under the thread sanitizer
+.PHONY: test-asan test-tsan
+test-asan test-tsan: test-%: packages-build packages-test
+	@cmake --preset $* >/dev/null
+	@cmake --build --preset $* -j $(JOBS)
+	ctest --preset $*
+
+## make check       format, clang-tidy, cppcheck and the include check
+SOURCES = $(shell git ls-files '*.cpp' '*.h')
+.PHONY: check
+check: packages-build packages-test packages-check
+	clang-format --dry-run -Werror $(SOURCES)
+	cmake -D ROOT=. -P cmake/check_includes.cmake
+	cppcheck --quiet --error-exitcode=1 --std=c++20 --language=c++ --inline-suppr \
+	  --enable=warning,performance,portability --suppress=missingInclude -I . -j $(JOBS) lockstep apps examples
+	@cmake --preset tidy >/dev/null
+	cmake --build --preset tidy -j $(JOBS)
+
+## make format      format every source
+.PHONY: format
+format: packages-check
+	clang-format -i $(SOURCES)
+
+## make clean       remove what was built
+.PHONY: clean
+clean:
+	rm -rf build
+
+.PHONY: packages-build packages-test packages-check
+packages-build packages-test packages-check: packages-%:
+	@tools/install-packages $*

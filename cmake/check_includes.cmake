@@ -1,0 +1,53 @@
+# cmake -D ROOT=<tree> -P check_includes.cmake
+#
+# Reads every source below ROOT/lockstep and complains about
+#   - an #include of a module that does not stand before its own in LOCKSTEP_MODULES,
+#   - torch headers outside nn and train,
+#   - the environment being read outside topology, printing outside ui and cli, exiting outside cli.
+cmake_minimum_required(VERSION 3.25)
+include(${CMAKE_CURRENT_LIST_DIR}/LockstepModules.cmake)
+
+set(complaints "")
+
+macro(complain what)
+  string(APPEND complaints "  ${file}: ${what}\n")
+endmacro()
+
+# keep_to("<modules>" <pattern>): what the pattern's first group matches is for these modules only.
+macro(keep_to modules pattern)
+  set(allowed ${modules})
+  if(NOT module IN_LIST allowed AND text MATCHES "${pattern}")
+    complain("'${CMAKE_MATCH_1}' is for these modules only: ${modules}")
+  endif()
+endmacro()
+
+function(check_file file module)
+  file(READ ${ROOT}/${file} text)
+  string(REGEX REPLACE "//[^\n]*" "" text "\n${text}")
+  list(FIND LOCKSTEP_MODULES ${module} rank)
+  string(REGEX MATCHALL "#include [<\"]lockstep/[a-z]+/" includes "${text}")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE ".*lockstep/([a-z]+)/" "\\1" used "${include}")
+    list(FIND LOCKSTEP_MODULES ${used} used_rank)
+    if(used_rank EQUAL -1 OR used_rank GREATER rank)
+      complain("includes '${used}', which '${module}' may not use")
+    endif()
+  endforeach()
+  keep_to("nn;train" "#include [<\"]((torch|ATen|c10)/)")
+  keep_to("topology" "[^a-z_](getenv|setenv|environ)[^a-z_]")
+  keep_to("ui;cli" "[^a-z_](printf|fputs|fmt::print|std::cout|std::cerr)[^a-z_]")
+  keep_to("cli" "[^_a-z](exit|quick_exit)[(]")
+  set(complaints "${complaints}" PARENT_SCOPE)
+endfunction()
+
+foreach(module IN LISTS LOCKSTEP_MODULES)
+  file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/lockstep/${module}/*.h ${ROOT}/lockstep/${module}/*.cpp)
+  foreach(file IN LISTS files)
+    check_file(${file} ${module})
+  endforeach()
+endforeach()
+
+if(complaints)
+  message(FATAL_ERROR "The module order is broken:\n${complaints}")
+endif()
+message(STATUS "every source keeps to the module order")

@@ -1,0 +1,23 @@
+# Installs the build, builds a project of a user's against it, and runs both together.
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${ARGV}: ${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK_DIR})
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+set(flags "")
+if(SANITIZE)
+  set(flags -DCMAKE_CXX_FLAGS=-fsanitize=${SANITIZE})
+endif()
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/build/consumer -B ${WORK_DIR}/build
+    -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix ${flags})
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+run(${WORK_DIR}/prefix/bin/lockstep run --num-instances 2 ${WORK_DIR}/build/consumer)
+if(NOT output MATCHES "\\[1\\] instance 1 of 2")
+  message(FATAL_ERROR "expected the consumer's lines, found: ${output}")
+endif()
+file(REMOVE_RECURSE ${WORK_DIR})

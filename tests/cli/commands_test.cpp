@@ -1,0 +1,111 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/subprocess.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(CommandsTest, ShowsTheCommandsWhenAskedAndWhenCalledWithNothing) {
+  const auto asked = lockstep({"--help"});
+  EXPECT_EQ(asked.exit_code, 0);
+  EXPECT_THAT(asked.out, HasSubstr("start a program in many instances"));
+  const auto lost = lockstep({});
+  EXPECT_EQ(lost.exit_code, 2);
+  EXPECT_EQ(lost.err, asked.out);
+}
+
+TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
+  const auto result = lockstep({"rum"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "lockstep: expected one of the commands run, bench, doctor, version, found 'rum'\n"
+            "  try: lockstep run\n");
+}
+
+TEST(CommandsTest, EveryCommandHasHelp) {
+  for (const auto* command : {"run", "bench", "doctor", "version"}) {
+    const auto result = lockstep({command, "--help"});
+    EXPECT_EQ(result.exit_code, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr(std::string("Usage: lockstep ") + command));
+  }
+}
+
+TEST(CommandsTest, EveryCommandRefusesAnUnknownOption) {
+  for (const auto* command : {"run", "doctor", "version"}) {
+    const auto result = lockstep({command, "--hepl"});
+    EXPECT_EQ(result.exit_code, 2) << command;
+    EXPECT_EQ(result.err,
+              std::string("lockstep: ") + command + ": unknown option '--hepl'\n  try: --help\n");
+  }
+}
+
+TEST(VersionTest, IsPrintedInUnderTwentyMilliseconds) {
+  // The fastest of ten: the machine may be busy with something else now and then.
+  auto fastest = std::chrono::duration<double>(1);
+  for (int i = 0; i < 10; ++i) {
+    const auto result = lockstep({"version"});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.out, ::testing::StartsWith("lockstep 0."));
+    fastest = std::min(fastest, result.time);
+  }
+  const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
+  EXPECT_TRUE(sanitized || fastest < 20ms) << fastest.count() << " s";
+}
+
+TEST(LauncherBinaryTest, LinksNoTorch) {
+  const auto libraries = run({"ldd", LOCKSTEP_BINARY});
+  EXPECT_EQ(libraries.exit_code, 0);
+  EXPECT_THAT(libraries.out, Not(HasSubstr("torch")));
+  EXPECT_THAT(libraries.out, HasSubstr("libhwloc"));
+}
+
+TEST(DoctorTest, ListsBuildMachineAndOptionalPartsWithTheirPackages) {
+  const auto result = lockstep({"doctor"});
+  EXPECT_EQ(result.exit_code, 0);
+  for (const auto* part : {"compiler", "processor", "NUMA", "Open MPI", "openmpi-bin",
+                           "python3-torch", "dataset-fashion-mnist"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+}
+
+TEST(DoctorTest, SeesWhatIsMissing) {
+  const auto result = lockstep({"doctor"}, {.environment = {{"PATH", "/nowhere"}}});
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("Open MPI +no "));
+}
+
+TEST(BenchLaunchTest, MeasuresOurselvesBesideMpirunAndWritesJson) {
+  const ScratchFolder folder;
+  const auto file = folder.path() + "/launch.json";
+  const auto result = lockstep({"bench", "launch", "--rounds", "3", "--json", file});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = nlohmann::json::parse(read_file(file));
+  EXPECT_EQ(json["rows"][0]["work"], "start 4 empty processes");
+  EXPECT_EQ(json["rows"][0]["system"], "lockstep");
+  const bool has_mpirun = run({"sh", "-c", "command -v mpirun"}).exit_code == 0;
+  EXPECT_EQ(json["rows"].size(), has_mpirun ? 3U : 2U);
+}
+
+TEST(BenchLaunchTest, MeasuresOurselvesAloneWhereThereIsNoMpirun) {
+  const ScratchFolder bin;
+  run({"ln", "-s", "/bin/true", "/bin/echo", bin.path()});
+  const auto result =
+      lockstep({"bench", "launch", "--rounds", "1"}, {.environment = {{"PATH", bin.path()}}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("mpirun")));
+}
+
+TEST(BenchTest, RefusesWhatItCannotMeasure) {
+  EXPECT_EQ(lockstep({"bench"}).exit_code, 2);
+  EXPECT_EQ(lockstep({"bench", "coffee"}).exit_code, 2);
+  EXPECT_EQ(lockstep({"bench", "launch", "--rounds", "0"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

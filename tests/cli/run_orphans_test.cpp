@@ -1,0 +1,112 @@
+// Kills the processes of a job, the launcher's own among them, and looks for survivors.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <random>
+#include <thread>
+
+#include "lockstep/launch/supervise/descendants.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/subprocess.h"
+
+namespace lockstep::testing {
+namespace {
+
+/// A job whose every process can be found by a variable that it inherits.
+class MarkedJob {
+ public:
+  explicit MarkedJob(const std::string& name, std::vector<std::string> arguments)
+      : mark_(unique_mark(name)),
+        job_(lockstep_command(std::move(arguments)), {.environment = {{"LOCKSTEP_TEST_MARK", mark_},
+                                                                      {"TMPDIR", scratch_.path()},
+                                                                      {"XDG_RUNTIME_DIR", ""}}}) {}
+
+  Subprocess& launcher() { return job_; }
+  std::vector<pid_t> processes() const { return processes_with("LOCKSTEP_TEST_MARK=" + mark_); }
+  bool wait_until_gone(std::chrono::duration<double> deadline) {
+    return eventually(
+        [&] {
+          job_.wait_for_exit(0s);  // reaps it, so that it is no longer listed
+          return processes().empty();
+        },
+        deadline);
+  }
+  bool nothing_left_on_disk() const { return scratch_.is_empty(); }
+
+ private:
+  ScratchFolder scratch_;
+  std::string mark_;
+  Subprocess job_;
+};
+
+std::vector<std::string> stubborn_job() {
+  return {"run", "--num-instances", "3", "--grace-period", "0.3", STUBBORN_TREE_BINARY};
+}
+
+void wait_until_ready(MarkedJob& job) {
+  for (const auto* line : {"[0] ready\n", "[1] ready\n", "[2] ready\n"}) {
+    ASSERT_TRUE(job.launcher().wait_for(line));
+  }
+}
+
+TEST(RunOrphansTest, NothingOutlivesTheLauncherWhenItIsKilled) {
+  MarkedJob job("launcher", stubborn_job());
+  wait_until_ready(job);
+  EXPECT_GE(job.processes().size(), 3U * 5 + 2);
+  job.launcher().signal(SIGKILL);
+  EXPECT_TRUE(job.wait_until_gone(5s));
+  EXPECT_TRUE(eventually([&] { return job.nothing_left_on_disk(); }, 5s));
+}
+
+TEST(RunOrphansTest, NothingOutlivesTheSupervisorWhenItIsKilled) {
+  MarkedJob job("supervisor", stubborn_job());
+  wait_until_ready(job);
+  pid_t supervisor = 0;
+  for (const auto& process : launch::descendants_of(::getpid())) {
+    if (process.parent == job.launcher().pid()) supervisor = process.pid;
+  }
+  ASSERT_NE(supervisor, 0);
+  ::kill(supervisor, SIGKILL);
+  const auto result = job.launcher().wait(10s);
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_NE(result.err.find("supervisor was killed by SIGKILL"), std::string::npos);
+  EXPECT_TRUE(job.processes().empty());
+  EXPECT_TRUE(job.nothing_left_on_disk());
+}
+
+TEST(RunOrphansTest, InstancesDieEvenWhenBothAreKilledAtOnce) {
+  MarkedJob job("both", {"run", "--num-instances", "3", "sh", "-c", "echo ready; exec sleep 60"});
+  wait_until_ready(job);
+  std::vector<launch::ProcessEntry> own;
+  for (const auto& process : launch::descendants_of(::getpid())) {
+    if (process.pid == job.launcher().pid() || process.parent == job.launcher().pid()) {
+      own.push_back(process);
+    }
+  }
+  ASSERT_EQ(own.size(), 2U);
+  launch::signal_all(own, SIGKILL);
+  EXPECT_TRUE(job.wait_until_gone(5s));
+}
+
+/// A hundred jobs; in each a process is chosen at random, at a random moment, and killed.
+TEST(RunOrphansTest, NothingOutlivesAHundredRoundsOfRandomKilling) {
+  std::mt19937 random(20221115);
+  for (int round = 0; round < 100; ++round) {
+    MarkedJob job(fmt::format("round{}", round), stubborn_job());
+    // From before the first fork to after the last: most moments of a start.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+    const auto processes = job.processes();
+    if (!processes.empty()) ::kill(processes[random() % processes.size()], SIGKILL);
+    // Whatever it hit, one of two things follows: the job ends by itself, or it still runs and is
+    // ended through its launcher.
+    if (!job.launcher().wait_for_exit(20ms)) {
+      job.launcher().signal(random() % 2 == 0 ? SIGKILL : SIGTERM);
+    }
+    ASSERT_TRUE(job.wait_until_gone(10s)) << "round " << round;
+    ASSERT_TRUE(eventually([&] { return job.nothing_left_on_disk(); }, 5s)) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

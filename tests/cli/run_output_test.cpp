@@ -1,0 +1,192 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "lockstep/base/file.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/subprocess.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> shell(std::vector<std::string> options, const std::string& script) {
+  options.insert(options.begin(), "run");
+  options.insert(options.end(), {"sh", "-c", script});
+  return options;
+}
+
+/// The lines of each instance, with their tags taken off, in the order in which they came.
+std::map<std::string, std::string> by_tag(const std::string& text) {
+  std::map<std::string, std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    const auto end = line.find("] ");
+    lines[line.substr(0, end + 1)] += line.substr(end + 2) + '\n';
+  }
+  return lines;
+}
+
+std::string numbers(int count) {
+  std::string text;
+  for (int i = 1; i <= count; ++i) text += std::to_string(i) + '\n';
+  return text;
+}
+
+TEST(RunOutputTest, PrintsALineOfEachInstanceWithItsTag) {
+  auto result = lockstep({"run", "--num-replicas", "8", "--num-instances", "4", "echo", "hi"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(by_tag(result.out),
+            (std::map<std::string, std::string>{
+                {"[0]", "hi\n"}, {"[1]", "hi\n"}, {"[2]", "hi\n"}, {"[3]", "hi\n"}}));
+}
+
+TEST(RunOutputTest, KeepsStdoutAndStderrApart) {
+  const auto result = lockstep(shell({"--num-instances", "2"}, "echo out; echo err >&2"));
+  EXPECT_EQ(by_tag(result.out)["[1]"], "out\n");
+  EXPECT_EQ(by_tag(result.err)["[1]"], "err\n");
+}
+
+TEST(RunOutputTest, PassesAMillionLinesInOrderAndWholeInUnderTwoSeconds) {
+  const auto result = lockstep({"run", "--num-instances", "4", "seq", "250000"});
+  EXPECT_EQ(result.exit_code, 0);
+  const auto lines = by_tag(result.out);
+  const auto expected = numbers(250000);
+  ASSERT_EQ(lines.size(), 4U);
+  for (const auto& [tag, text] : lines) EXPECT_TRUE(text == expected) << tag;
+  const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
+  EXPECT_TRUE(sanitized || result.time < 2s) << result.time.count() << " s";
+}
+
+TEST(RunOutputTest, NeverMixesLinesThatAreWrittenInPieces) {
+  const auto result = lockstep(
+      shell({"--num-instances", "4"},
+            "i=0; while [ $i -lt 200 ]; do printf 'ab'; printf 'cd\\n'; i=$((i+1)); done"));
+  const auto lines = by_tag(result.out);
+  ASSERT_EQ(lines.size(), 4U);
+  for (const auto& [tag, text] : lines) {
+    EXPECT_EQ(text.size(), 1000U) << tag;
+    EXPECT_THAT(text, Not(HasSubstr("ab\n")));
+  }
+}
+
+TEST(RunOutputTest, HasNoLimitOnTheLengthOfALine) {
+  const auto result =
+      lockstep(shell({"--num-instances", "2"}, "head -c 20000000 /dev/zero | tr '\\0' x; echo"));
+  for (const auto& [tag, text] : by_tag(result.out)) EXPECT_EQ(text.size(), 20'000'001U) << tag;
+}
+
+TEST(RunOutputTest, EndsALastLineThatTheProgramDidNotEnd) {
+  EXPECT_EQ(lockstep(shell({"--num-instances", "2"}, "test $RANK = 1 && printf end; true")).out,
+            "[1] end\n");
+}
+
+TEST(RunOutputTest, PassesBytesUntouchedForOneInstanceWithoutTags) {
+  const auto result = lockstep(shell({"--tag-output", "never"}, "printf 'a\\r\\000b\\rc'"));
+  EXPECT_EQ(result.out, std::string("a\r\0b\rc", 6));
+}
+
+TEST(RunOutputTest, TurnsProgressIntoPlainLinesWhereStdoutIsNoTerminal) {
+  const auto result = lockstep(shell(
+      {"--num-instances", "2"}, "for i in 1 2 3; do printf '\\r%s/3' $i; done; echo; echo end"));
+  EXPECT_EQ(by_tag(result.out)["[0]"], "3/3\nend\n");
+  EXPECT_EQ(by_tag(result.out)["[1]"], "3/3\nend\n");
+}
+
+TEST(RunOutputTest, WritesProgressNowAndThenWhereStdoutIsNoTerminal) {
+  Subprocess job(lockstep_command(
+      shell({"--num-instances", "2"}, "while :; do printf '\\rstep'; sleep 0.1; done")));
+  ASSERT_TRUE(job.wait_for("[0] step\n", 15s));
+  job.signal(SIGTERM);
+  const auto out = job.wait().out;
+  EXPECT_LT(std::count(out.begin(), out.end(), '\n'), 5);
+}
+
+TEST(RunOutputTest, KeepsTheProgressLineOfInstanceZeroOnATerminal) {
+  Subprocess job(
+      lockstep_command(
+          shell({"--num-instances", "2"},
+                "if [ $RANK = 0 ]; then printf '\\r50%%' >&2; sleep 1; printf '\\r100%%\\n' >&2;"
+                "else sleep 0.3; echo hello; fi")),
+      {.terminal = true});
+  const auto result = job.wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("\r\x1b[K[0] 50%"));
+  EXPECT_THAT(result.out, HasSubstr("\r\x1b[K[1] hello\r\n\r\x1b[K[0] 50%"));
+  EXPECT_THAT(result.out, HasSubstr("\r\x1b[K[0] 100%\r\n"));
+}
+
+TEST(RunOutputTest, ShowsOneInstanceAlone) {
+  EXPECT_EQ(
+      lockstep(shell({"--num-instances", "4", "--only-output-from-instance", "2"}, "echo $RANK"))
+          .out,
+      "[2] 2\n");
+}
+
+TEST(RunOutputTest, ReportsTheFailureOfAnInstanceWhoseOutputIsHidden) {
+  const auto result = lockstep(shell({"--num-instances", "2", "--only-output-from-instance", "0"},
+                                     "test $RANK = 0 && sleep 60; echo hidden reason >&2; exit 9"));
+  EXPECT_EQ(result.exit_code, 9);
+  EXPECT_THAT(result.err, HasSubstr("  | hidden reason\n"));
+}
+
+TEST(RunOutputTest, WritesAFileForEachInstanceAndStream) {
+  const ScratchFolder folder;
+  const auto logs = folder.path() + "/deep/logs";
+  const auto result = lockstep(
+      shell({"--num-instances", "2", "--log-dir", logs}, "echo out$RANK; printf 'a\\rb\\n' >&2"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(read_file(logs + "/instance-0.stdout"), "out0\n");
+  EXPECT_EQ(read_file(logs + "/instance-1.stdout"), "out1\n");
+  EXPECT_EQ(read_file(logs + "/instance-1.stderr"), "a\rb\n");
+  EXPECT_THAT(result.out, HasSubstr("[1] out1\n"));
+}
+
+TEST(RunOutputTest, ReplacesTheLogsOfAnEarlierJobAndKeepsThoseOfRestarts) {
+  const ScratchFolder folder;
+  folder.write("instance-0.stdout", "old\n");
+  lockstep(shell({"--max-restarts", "1", "--log-dir", folder.path()},
+                 "echo try $LOCKSTEP_RESTART_COUNT; exit 1"));
+  EXPECT_EQ(read_file(folder.path() + "/instance-0.stdout"), "try 0\ntry 1\n");
+}
+
+TEST(RunOutputTest, GoesOnWhereALogCannotBeWritten) {
+  const ScratchFolder folder;
+  run({"ln", "-s", "/dev/full", folder.path() + "/instance-0.stdout"});
+  const auto result =
+      lockstep(shell({"--log-dir", folder.path()}, "echo one; sleep 0.2; echo two"));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "one\ntwo\n");
+  EXPECT_THAT(result.err, HasSubstr("warning: --log-dir: instance 0: No space left on device"));
+}
+
+TEST(RunOutputTest, EndsTheJobQuietlyWhenItsReaderIsGone) {
+  Subprocess job(lockstep_command({"run", "--num-instances", "2", "yes"}));
+  ASSERT_TRUE(job.wait_for("[0] y\n"));
+  job.close_stdout();
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(RunOutputTest, SaysSoWhenStandardOutputIsFull) {
+  const auto result = run({"sh", "-c", std::string(LOCKSTEP_BINARY) + " run yes > /dev/full"});
+  EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
+  EXPECT_THAT(result.err, HasSubstr("standard output cannot be written: No space left on device"));
+}
+
+TEST(RunOutputTest, CanBeInterruptedWhileItsReaderIsStopped) {
+  Subprocess job(lockstep_command({"run", "--num-instances", "2", "--grace-period", "1", "yes"}));
+  ASSERT_TRUE(job.wait_for("[0] y\n"));  // and nobody reads on
+  job.signal(SIGINT);
+  EXPECT_TRUE(job.wait_for_exit(6s));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,129 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "lockstep/base/file.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/subprocess.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kMark = "LOCKSTEP_TEST_MARK=" + unique_mark("signals");
+
+Subprocess start(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "run");
+  return Subprocess(lockstep_command(arguments),
+                    {.environment = {{"LOCKSTEP_TEST_MARK", unique_mark("signals")}}});
+}
+
+class EndingSignalTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(EndingSignalTest, EndsEverythingWithTheCodeOfTheSignal) {
+  auto job = start({"--num-instances", "3", "sh", "-c", "echo up; sleep 60"});
+  ASSERT_TRUE(job.wait_for("[2] up\n"));
+  job.signal(GetParam());
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 128 + GetParam());
+  EXPECT_LT(result.time.count(), 5);
+  EXPECT_TRUE(processes_with(kMark).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EndingSignalTest,
+                         ::testing::Values(SIGINT, SIGTERM, SIGHUP, SIGQUIT));
+
+TEST(RunSignalsTest, GivesInstancesTheGracePeriodAndThenKillsThem) {
+  auto job = start({"--num-instances", "2", "--grace-period", "0.5", STUBBORN_TREE_BINARY});
+  ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
+  const auto begin = std::chrono::steady_clock::now();
+  job.signal(SIGINT);
+  const auto result = job.wait(10s);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_GE(took.count(), 0.5);
+  EXPECT_LT(took.count(), 3);
+  EXPECT_THAT(result.err,
+              HasSubstr("lockstep: SIGINT: ending the job; what is left after 0.5 s is killed\n"));
+  EXPECT_TRUE(processes_with(kMark).empty());
+}
+
+TEST(RunSignalsTest, KillsAtOnceWhenAskedASecondTime) {
+  auto job = start({"--num-instances", "2", "--grace-period", "50", STUBBORN_TREE_BINARY});
+  ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
+  job.signal(SIGINT);
+  ASSERT_TRUE(job.wait_for("what is left after 50 s is killed\n"));
+  // Two that come within a tenth of a second count as one.
+  eventually(
+      [&] {
+        job.signal(SIGINT);
+        return job.wait_for_exit(20ms);
+      },
+      10s);
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err, HasSubstr("lockstep: SIGINT: killing the job\n"));
+  EXPECT_TRUE(processes_with(kMark).empty());
+}
+
+TEST(RunSignalsTest, TakesASignalToItselfAndItsGroupForOne) {
+  auto job = start({"--grace-period", "20", "sh", "-c",
+                    "trap 'echo saving; sleep 0.5; echo saved; exit 0' TERM; echo up; while :; do "
+                    "sleep 0.05; done"});
+  ASSERT_TRUE(job.wait_for("up\n"));
+  job.signal(SIGTERM);  // as `timeout` does it
+  job.signal_group(SIGTERM);
+  EXPECT_THAT(job.wait(10s).out, HasSubstr("saved\n"));
+}
+
+TEST(RunSignalsTest, EndsEverythingWhenInterruptedWhileStarting) {
+  for (int delay_ms = 0; delay_ms < 40; delay_ms += 2) {
+    auto job = start({"--num-instances", "8", "sleep", "60"});
+    job.wait_for_exit(std::chrono::milliseconds(delay_ms));
+    job.signal(SIGINT);
+    EXPECT_EQ(job.wait(10s).exit_code, 130) << delay_ms;
+    EXPECT_TRUE(processes_with(kMark).empty()) << delay_ms;
+  }
+}
+
+TEST(RunSignalsTest, StaysDeafToAHangUpUnderNohup) {
+  Subprocess job({"nohup", LOCKSTEP_BINARY, "run", "sh", "-c", "echo up; sleep 1; echo over"});
+  ASSERT_TRUE(job.wait_for("up\n"));
+  job.signal(SIGHUP);
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("over\n"));
+}
+
+TEST(RunSignalsTest, PassesUserSignalsOnToEveryInstance) {
+  auto job = start({"--num-instances", "2", "sh", "-c",
+                    "trap 'echo one' USR1; trap 'echo two; exit 0' USR2; echo up; while :; do "
+                    "sleep 0.05; done"});
+  ASSERT_TRUE(job.wait_for("[0] up\n") && job.wait_for("[1] up\n"));
+  job.signal(SIGUSR1);
+  ASSERT_TRUE(job.wait_for("[0] one\n") && job.wait_for("[1] one\n"));
+  job.signal(SIGUSR2);
+  EXPECT_EQ(job.wait(10s).exit_code, 0);
+}
+
+char state_of(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  return text.at(text.rfind(')') + 2);
+}
+
+TEST(RunSignalsTest, StopsAndContinuesTheInstancesWithItself) {
+  auto job = start({"sh", "-c", "echo $$; sleep 2; echo over"});
+  ASSERT_TRUE(job.wait_for("\n"));
+  const pid_t instance = std::stoi(job.out());
+  job.signal(SIGTSTP);
+  EXPECT_TRUE(
+      eventually([&] { return state_of(instance) == 'T' && state_of(job.pid()) == 'T'; }, 5s));
+  job.signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return state_of(instance) == 'S'; }, 5s));
+  EXPECT_THAT(job.wait(10s).out, HasSubstr("over\n"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,86 @@
+#include "lockstep/launch/start/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "tests/support/scratch_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunDirectoryTest : public ::testing::Test {
+ protected:
+  topology::Environment environment() const {
+    return topology::Environment({{"TMPDIR", scratch_.path()}});
+  }
+  testing::ScratchFolder scratch_;
+};
+
+TEST_F(RunDirectoryTest, IsForThisUserAloneAndGoneInTheEnd) {
+  const RunDirectory folder(environment());
+  struct stat info {};
+  ASSERT_EQ(::stat(folder.path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700U);
+  EXPECT_EQ(folder.job_id().size(), 12U);
+  fs::create_directories(folder.path() + "/deep/er");
+  folder.remove();
+  folder.remove();
+  EXPECT_TRUE(scratch_.is_empty());
+}
+
+TEST_F(RunDirectoryTest, LiesInTheRuntimeDirectoryWhereThereIsOne) {
+  const RunDirectory folder(topology::Environment({{"XDG_RUNTIME_DIR", scratch_.path()}}));
+  EXPECT_EQ(folder.path(), scratch_.path() + "/lockstep/" + folder.job_id());
+  folder.remove();
+}
+
+TEST_F(RunDirectoryTest, RemovesWhatADeadJobLeftAndNothingOfALivingOne) {
+  const RunDirectory living(environment());
+  const auto parent = fs::path(living.path()).parent_path();
+  fs::create_directories(parent / "0123456789ab" / "stuff");
+  const RunDirectory next(environment());
+  EXPECT_FALSE(fs::exists(parent / "0123456789ab"));
+  EXPECT_TRUE(fs::exists(living.path()));
+  EXPECT_TRUE(fs::exists(next.path()));
+  living.remove();
+  next.remove();
+}
+
+TEST_F(RunDirectoryTest, RefusesAParentThatOthersCanEnter) {
+  const auto parent = scratch_.path() + "/lockstep-" + std::to_string(::getuid());
+  fs::create_directory(parent);
+  fs::permissions(parent, fs::perms::all);
+  try {
+    RunDirectory folder(environment());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Io);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("is not a folder that only user"));
+  }
+}
+
+TEST_F(RunDirectoryTest, IsMadeAndRemovedByManyJobsAtOnce) {
+  std::vector<std::thread> jobs;
+  for (int i = 0; i < 8; ++i) {
+    jobs.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        const RunDirectory folder(environment());
+        EXPECT_TRUE(fs::exists(folder.path()));
+        folder.remove();
+      }
+    });
+  }
+  for (auto& job : jobs) job.join();
+  EXPECT_TRUE(scratch_.is_empty());
+}
+
+}  // namespace
+}  // namespace lockstep::launch
