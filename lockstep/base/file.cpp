@@ -16,6 +16,13 @@ Pipe make_pipe() {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
+void open_missing_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // The lowest free number is taken, and those below are in use already.
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
+  }
+}
+
 std::string read_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) throw io_error("read " + path);

@@ -42,6 +42,10 @@ struct Pipe {
 
 Pipe make_pipe();
 
+/// Opens /dev/null in place of standard streams that were closed by whoever started this process,
+/// so that no other file can get their numbers.
+void open_missing_standard_streams();
+
 /// A whole file as text. Throws `Io`, naming the file.
 std::string read_file(const std::string& path);
 

@@ -113,7 +113,8 @@ void add_output_options(CLI::App& app, RunArguments& to) {
   const auto* group = "Output";
   app.add_option("--tag-output", to.tags,
                  "what begins each line: auto writes [i] where there are several instances, mpi "
-                 "writes [1,i]<stdout>:, never with one instance passes bytes untouched")
+                 "writes [1,i]<stdout>:; one untagged instance passes bytes untouched to a "
+                 "terminal, and with never to anything")
       ->check(CLI::IsMember({"auto", "always", "never", "mpi"}))
       ->type_name("HOW")
       ->group(group)
@@ -220,9 +221,11 @@ void make_log_dir(const std::string& folder) {
 
 /// The supervisor's process: runs the job and reports what went wrong.
 int supervise(const RunArguments& arguments, const JobPlan& plan, const launch::JobContext& context,
-              const launch::SupervisorOptions& options, launch::Signals& signals) {
+              const launch::SupervisorOptions& options, launch::Signals& signals,
+              launch::RunDirectory& folder) {
   ui::JobConsole console(arguments.console, STDOUT_FILENO, STDERR_FILENO);
   try {
+    folder.create();
     return launch::Supervisor(plan, context, options, signals, console).run();
   } catch (const Error& error) {
     std::fputs(describe(error).c_str(), stderr);
@@ -230,11 +233,20 @@ int supervise(const RunArguments& arguments, const JobPlan& plan, const launch::
   }
 }
 
+/// A single instance has nobody to be mixed up with: on a terminal its bytes pass untouched, so
+/// that prompts, colours and bars are what they would be without us.
+launch::OutputStream::Mode output_mode(const ui::ConsoleOptions& console, int fd) {
+  const bool untagged = console.tags == ui::TagStyle::Never ||
+                        (console.tags == ui::TagStyle::Auto && ::isatty(fd) == 1);
+  return console.num_instances == 1 && untagged ? launch::OutputStream::Mode::Raw
+                                                : launch::OutputStream::Mode::Lines;
+}
+
 int start(const RunArguments& arguments, const JobPlan& plan, const std::string& program,
           const topology::Environment& environment) {
   launch::Signals signals;
   const launch::ReservedPort port;
-  const launch::RunDirectory folder(environment);
+  launch::RunDirectory folder(environment);
   const launch::JobContext context{
       folder.job_id(), folder.path(), {"127.0.0.1", port.port()}, environment};
   launch::SupervisorOptions options;
@@ -243,13 +255,12 @@ int start(const RunArguments& arguments, const JobPlan& plan, const std::string&
   options.max_restarts = arguments.run.max_restarts;
   options.grace_period = arguments.run.grace_period;
   options.log_dir = arguments.run.log_dir;
-  if (arguments.console.num_instances == 1 && arguments.console.tags == ui::TagStyle::Never) {
-    options.output_mode = launch::OutputStream::Mode::Raw;
-  }
+  options.stdout_mode = output_mode(arguments.console, STDOUT_FILENO);
+  options.stderr_mode = output_mode(arguments.console, STDERR_FILENO);
 
   const auto status = launch::run_under_warden(signals, [&](int warden) {
     options.warden = warden;
-    const int code = supervise(arguments, plan, context, options, signals);
+    const int code = supervise(arguments, plan, context, options, signals, folder);
     folder.remove();
     return code;
   });

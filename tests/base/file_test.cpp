@@ -24,6 +24,16 @@ TEST(UniqueFdTest, ClosesWhatItOwnsOnceAndHandsItOnByMove) {
   EXPECT_FALSE(is_open(fd));
 }
 
+TEST(FileTest, PutsDevNullInPlaceOfAClosedStandardStream) {
+  const UniqueFd saved(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  ::close(STDIN_FILENO);
+  open_missing_standard_streams();
+  EXPECT_TRUE(is_open(STDIN_FILENO));
+  char byte = 0;
+  EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), 0);
+  if (saved) ::dup2(saved.get(), STDIN_FILENO);
+}
+
 TEST(FileTest, ReadsBackWhatItWroteAndReplacesIt) {
   const testing::ScratchFolder folder;
   const auto path = folder.path() + "/file";

@@ -92,6 +92,34 @@ TEST(RunOutputTest, PassesBytesUntouchedForOneInstanceWithoutTags) {
   EXPECT_EQ(result.out, std::string("a\r\0b\rc", 6));
 }
 
+TEST(RunOutputTest, PassesBytesUntouchedForOneInstanceOnATerminal) {
+  Subprocess job(lockstep_command(shell({}, "printf 'Name? '; sleep 1; printf '\\rbar'")),
+                 {.terminal = true});
+  ASSERT_TRUE(job.wait_for("Name? ", 10s));
+  EXPECT_EQ(job.wait().out, "Name? \rbar");
+}
+
+TEST(RunOutputTest, RunsWhereItsStandardStreamsAreClosed) {
+  const ScratchFolder folder;
+  const auto file = folder.path() + "/ran";
+  const auto result =
+      run({"sh", "-c",
+           std::string(LOCKSTEP_BINARY) +
+               " run --num-instances 2 sh -c 'echo out; echo err >&2; echo ran >> " + file +
+               "' <&- >&- 2>&-"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(read_file(file), "ran\nran\n");
+}
+
+TEST(RunOutputTest, CarriesMoreInstancesThanTheLimitOnOpenFilesSuggests) {
+  const auto result = run({"sh", "-c",
+                           "ulimit -Sn 64; exec " + std::string(LOCKSTEP_BINARY) +
+                               " run --num-instances 100 sh -c 'ulimit -Sn'"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(by_tag(result.out).size(), 100U);
+  EXPECT_EQ(by_tag(result.out)["[99]"], "64\n");
+}
+
 TEST(RunOutputTest, TurnsProgressIntoPlainLinesWhereStdoutIsNoTerminal) {
   const auto result = lockstep(shell(
       {"--num-instances", "2"}, "for i in 1 2 3; do printf '\\r%s/3' $i; done; echo; echo end"));

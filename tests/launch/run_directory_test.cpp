@@ -25,7 +25,8 @@ class RunDirectoryTest : public ::testing::Test {
 };
 
 TEST_F(RunDirectoryTest, IsForThisUserAloneAndGoneInTheEnd) {
-  const RunDirectory folder(environment());
+  RunDirectory folder(environment());
+  folder.create();
   struct stat info {};
   ASSERT_EQ(::stat(folder.path().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700U);
@@ -37,16 +38,20 @@ TEST_F(RunDirectoryTest, IsForThisUserAloneAndGoneInTheEnd) {
 }
 
 TEST_F(RunDirectoryTest, LiesInTheRuntimeDirectoryWhereThereIsOne) {
-  const RunDirectory folder(topology::Environment({{"XDG_RUNTIME_DIR", scratch_.path()}}));
+  RunDirectory folder(topology::Environment({{"XDG_RUNTIME_DIR", scratch_.path()}}));
+  EXPECT_TRUE(scratch_.is_empty());
+  folder.create();
   EXPECT_EQ(folder.path(), scratch_.path() + "/lockstep/" + folder.job_id());
   folder.remove();
 }
 
 TEST_F(RunDirectoryTest, RemovesWhatADeadJobLeftAndNothingOfALivingOne) {
-  const RunDirectory living(environment());
+  RunDirectory living(environment());
+  living.create();
   const auto parent = fs::path(living.path()).parent_path();
   fs::create_directories(parent / "0123456789ab" / "stuff");
-  const RunDirectory next(environment());
+  RunDirectory next(environment());
+  next.create();
   EXPECT_FALSE(fs::exists(parent / "0123456789ab"));
   EXPECT_TRUE(fs::exists(living.path()));
   EXPECT_TRUE(fs::exists(next.path()));
@@ -59,7 +64,7 @@ TEST_F(RunDirectoryTest, RefusesAParentThatOthersCanEnter) {
   fs::create_directory(parent);
   fs::permissions(parent, fs::perms::all);
   try {
-    RunDirectory folder(environment());
+    RunDirectory(environment()).create();
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Io);
@@ -72,7 +77,8 @@ TEST_F(RunDirectoryTest, IsMadeAndRemovedByManyJobsAtOnce) {
   for (int i = 0; i < 8; ++i) {
     jobs.emplace_back([&] {
       for (int round = 0; round < 50; ++round) {
-        const RunDirectory folder(environment());
+        RunDirectory folder(environment());
+        folder.create();
         EXPECT_TRUE(fs::exists(folder.path()));
         folder.remove();
       }

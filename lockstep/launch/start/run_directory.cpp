@@ -62,7 +62,9 @@ void remove_if_abandoned(const std::string& path) {
 }  // namespace
 
 RunDirectory::RunDirectory(const topology::Environment& environment)
-    : parent_(choose_parent(environment)) {
+    : parent_(choose_parent(environment)), job_id_(random_id()), path_(parent_ + "/" + job_id_) {}
+
+void RunDirectory::create() {
   while (!try_create()) {
   }
   std::error_code ignored;
@@ -74,10 +76,8 @@ RunDirectory::RunDirectory(const topology::Environment& environment)
 /// False where another job took away the parent, or our folder before it was locked.
 bool RunDirectory::try_create() {
   make_private_folder(parent_);
-  job_id_ = random_id();
-  path_ = parent_ + "/" + job_id_;
   if (::mkdir(path_.c_str(), 0700) != 0) {
-    if (errno == ENOENT || errno == EEXIST) return false;
+    if (errno == ENOENT) return false;
     throw io_error("run: mkdir " + path_);
   }
   lock_ = open_folder(path_);

@@ -10,12 +10,16 @@ namespace lockstep::launch {
 /// A folder of the job's own, for this user's eyes alone, that is gone when the job is.
 ///
 /// It lies in the user's runtime directory, or under the folder for temporary files where there is
-/// none. The launcher's two processes hold a lock on it: where both were killed at once, the next
-/// job finds the folder unlocked and removes it.
+/// none. The name is chosen before the launcher splits in two, the folder is created after that: so
+/// there is always another process that knows of it and removes it. Whoever created it holds a lock
+/// on it; where both processes were killed at once, the next job finds it unlocked and removes it.
 class RunDirectory {
  public:
-  /// Creates the folder, and removes those that dead jobs have left. Throws `Io`.
+  /// Chooses the name. Touches no disk.
   explicit RunDirectory(const topology::Environment& environment);
+
+  /// Creates the folder, and removes those that dead jobs have left. Throws `Io`.
+  void create();
 
   /// The job's name, which is the folder's: 12 hex digits.
   const std::string& job_id() const noexcept { return job_id_; }

@@ -63,6 +63,7 @@ void become(const SpawnRequest& request, pid_t parent) {
   ::dup2(request.stdout_fd, STDOUT_FILENO);
   ::dup2(request.stderr_fd, STDERR_FILENO);
   bind_to(request.cpus);
+  ::setrlimit(RLIMIT_NOFILE, &request.descriptors);
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGTTOU, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &request.signal_mask, nullptr);

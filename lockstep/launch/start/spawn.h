@@ -1,6 +1,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <string>
@@ -20,6 +21,7 @@ struct SpawnRequest {
   int stderr_fd = -1;
   std::vector<int> cpus;  ///< to be bound to; empty: as the caller
   sigset_t signal_mask{};
+  rlimit descriptors{};  ///< how many files the process may open
 };
 
 /// A process on its way: forked, and perhaps not yet executing its program.

@@ -38,6 +38,15 @@ UniqueFd open_log(const std::string& folder, int instance, const char* stream, b
   return file;
 }
 
+/// Two pipes and two logs for each instance add up. Returns the limit as it was.
+rlimit allow_more_descriptors() {
+  rlimit original{};
+  ::getrlimit(RLIMIT_NOFILE, &original);
+  const rlimit most{original.rlim_max, original.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &most);
+  return original;
+}
+
 /// A pipe whose reading end does not block us, while its writing end is an ordinary one.
 Pipe make_output_pipe() {
   auto pipe = make_pipe();
@@ -63,7 +72,8 @@ Supervisor::Supervisor(const JobPlan& plan, const JobContext& context, Superviso
       context_(context),
       options_(std::move(options)),
       signals_(signals),
-      sink_(sink) {}
+      sink_(sink),
+      original_descriptors_(allow_more_descriptors()) {}
 
 int Supervisor::run() {
   for (int restart = 0;; ++restart) {
@@ -125,6 +135,7 @@ InstanceProcess Supervisor::start_instance(const PlannedInstance& planned, int r
       .stderr_fd = error.write_end.get(),
       .cpus = planned.cpus,
       .signal_mask = signals_.original_mask(),
+      .descriptors = original_descriptors_,
   });
   spawned.wait_until_executing(options_.program);
   sink_.on(events::InstanceStarted{instance, planned.host, spawned.pid(), planned.cpus});
@@ -134,34 +145,40 @@ InstanceProcess Supervisor::start_instance(const PlannedInstance& planned, int r
           .started = Clock::now(),
           .ended = {},
           .status = std::nullopt,
-          .standard_output = {instance, events::Stream::Stdout, options_.output_mode,
+          .standard_output = {instance, events::Stream::Stdout, options_.stdout_mode,
                               std::move(output.read_end), std::move(output_log)},
-          .standard_error = {instance, events::Stream::Stderr, options_.output_mode,
+          .standard_error = {instance, events::Stream::Stderr, options_.stderr_mode,
                              std::move(error.read_end), std::move(error_log)}};
 }
 
 void Supervisor::wait_for_something() {
-  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}};
-  if (!warden_gone_) fds.push_back({options_.warden, POLLIN, 0});
+  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0},
+                          {warden_gone_ ? -1 : options_.warden, POLLIN, 0}};
+  std::vector<OutputStream*> streams;
   const auto blocked_on = sink_.blocked_on();
   for (const int fd : blocked_on) fds.push_back({fd, POLLOUT, 0});
+  const auto first_stream = fds.size();
   if (blocked_on.empty()) {
     for (auto& process : instances_) {
-      for (const auto* stream : process.streams()) {
-        if (stream->fd() >= 0) fds.push_back({stream->fd(), POLLIN, 0});
+      for (auto* stream : process.streams()) {
+        if (stream->fd() < 0) continue;
+        fds.push_back({stream->fd(), POLLIN, 0});
+        streams.push_back(stream);
       }
     }
   }
   ::poll(fds.data(), fds.size(), static_cast<int>(time_to_wait().count()));
 
-  if (!warden_gone_ && fds[1].revents != 0) {
+  if (fds[1].revents != 0) {
     warden_gone_ = true;
     begin_killing();
   }
   sink_.resume();
-  forward_output();
+  for (std::size_t i = 0; i < streams.size() && sink_.blocked_on().empty(); ++i) {
+    if (fds[first_stream + i].revents != 0) streams[i]->forward(sink_);
+  }
   if (sink_.reader_gone() && phase_ == Phase::Running) interrupt(SIGPIPE);
-  handle_signals();
+  while (const auto signal = signals_.take()) handle_signal(*signal);
   act_on_time();
 }
 
@@ -169,19 +186,6 @@ milliseconds Supervisor::time_to_wait() const {
   if (!deadline_) return milliseconds(-1);
   const auto left = std::chrono::ceil<milliseconds>(*deadline_ - Clock::now());
   return std::max(milliseconds(0), left);
-}
-
-void Supervisor::forward_output() {
-  for (auto& process : instances_) {
-    for (auto* stream : process.streams()) {
-      if (!sink_.blocked_on().empty()) return;
-      if (stream->fd() >= 0) stream->forward(sink_);
-    }
-  }
-}
-
-void Supervisor::handle_signals() {
-  while (const auto signal = signals_.take()) handle_signal(*signal);
 }
 
 void Supervisor::handle_signal(int signal) {

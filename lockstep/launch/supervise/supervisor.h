@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -21,7 +23,8 @@ struct SupervisorOptions {
   int max_restarts = 0;
   events::Seconds grace_period{5};
   std::string log_dir;
-  OutputStream::Mode output_mode = OutputStream::Mode::Lines;
+  OutputStream::Mode stdout_mode = OutputStream::Mode::Lines;
+  OutputStream::Mode stderr_mode = OutputStream::Mode::Lines;
   int warden = -1;  ///< a pidfd; when that process is gone, everything ends at once
 };
 
@@ -54,8 +57,6 @@ class Supervisor {
 
   void wait_for_something();
   std::chrono::milliseconds time_to_wait() const;
-  void forward_output();
-  void handle_signals();
   void handle_signal(int signal);
   void interrupt(int signal);
   void reap();
@@ -77,6 +78,7 @@ class Supervisor {
   SupervisorOptions options_;
   Signals& signals_;
   events::JobSink& sink_;
+  rlimit original_descriptors_;  ///< for the instances
 
   // Of the current attempt:
   Phase phase_ = Phase::Running;
