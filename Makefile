@@ -2,6 +2,7 @@
 
 BUILD := build/release
 JOBS := $(shell nproc)
+MAKEFLAGS += --no-print-directory
 
 .PHONY: help
 help:
@@ -46,7 +47,7 @@ test-asan test-tsan: test-%: packages-build packages-test
 SOURCES = $(shell git ls-files '*.cpp' '*.h')
 .PHONY: check
 check: packages-build packages-test packages-check
-	clang-format --dry-run -Werror $(SOURCES)
+	@clang-format --dry-run -Werror $(SOURCES)
 	cmake -D ROOT=. -P cmake/check_includes.cmake
 	cppcheck --quiet --error-exitcode=1 --std=c++20 --language=c++ --inline-suppr \
 	  --enable=warning,performance,portability --suppress=missingInclude -I . -j $(JOBS) lockstep apps examples

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,9 +12,13 @@ namespace lockstep {
 
 /// The text without white space at either end.
 std::string_view trim(std::string_view text);
+template <std::same_as<std::string> Temporary>
+std::string_view trim(Temporary&& text) = delete;  // would dangle
 
 /// The parts between separators; an empty text has one empty part.
 std::vector<std::string_view> split(std::string_view text, char separator);
+template <std::same_as<std::string> Temporary>
+std::vector<std::string_view> split(Temporary&& text, char separator) = delete;  // would dangle
 
 /// The whole text as a decimal number; nothing if it is anything else or does not fit.
 std::optional<std::int64_t> parse_integer(std::string_view text);

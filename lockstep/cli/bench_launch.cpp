@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/launch/start/find_program.h"
+#include "lockstep/launch/start/spawn.h"
 
 namespace lockstep::cli {
 namespace {
@@ -45,17 +46,11 @@ Finished run_to_end(const std::vector<std::string>& arguments,
   ::posix_spawn_file_actions_adddup2(&actions, pipe.write_end.get(), STDOUT_FILENO);
 
   const auto strings = environment.to_strings();
-  const auto pointers_to = [](const std::vector<std::string>& texts) {
-    std::vector<char*> pointers;
-    for (const auto& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-    pointers.push_back(nullptr);
-    return pointers;
-  };
-
   const auto begin = Clock::now();
   pid_t pid = 0;
-  errno = ::posix_spawnp(&pid, arguments.front().c_str(), &actions, nullptr,
-                         pointers_to(arguments).data(), pointers_to(strings).data());
+  errno =
+      ::posix_spawnp(&pid, arguments.front().c_str(), &actions, nullptr,
+                     launch::pointers_to(arguments).data(), launch::pointers_to(strings).data());
   if (errno != 0) throw io_error("bench: start " + arguments.front());
   pipe.write_end.reset();
   Finished finished;
@@ -85,15 +80,6 @@ void verify_starts(std::vector<std::string> launcher, int instances,
                                          fmt::join(launcher, " "), lines, instances));
 }
 
-bool is_installed(const std::string& program, const topology::Environment& environment) {
-  try {
-    launch::find_program(program, environment);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 std::vector<std::string> mpirun_command(int instances) {
   std::vector<std::string> command{"mpirun", "--oversubscribe", "-np", std::to_string(instances)};
   if (::getuid() == 0) command.insert(command.begin() + 1, "--allow-run-as-root");
@@ -115,7 +101,7 @@ BenchReport bench_launch(const BenchLaunchOptions& options,
                                      std::to_string(options.instances)};
   verify_starts(own, options.instances, environment);
   std::vector<Command> commands{{work, "lockstep", with_true(own)}};
-  if (is_installed("mpirun", environment)) {
+  if (launch::has_program("mpirun", environment)) {
     const auto peer = mpirun_command(options.instances);
     verify_starts(peer, options.instances, environment);
     commands.push_back({work, "mpirun", with_true(peer)});

@@ -5,7 +5,6 @@
 #include <array>
 #include <filesystem>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/launch/discover/host_discovery.h"
@@ -41,12 +40,7 @@ constexpr std::array kOptionalParts{
 bool is_present(const OptionalPart& part, const topology::Environment& environment) {
   switch (part.kind) {
     case OptionalPart::Kind::Program:
-      try {
-        launch::find_program(part.looked_for, environment);
-        return true;
-      } catch (const Error&) {
-        return false;
-      }
+      return launch::has_program(part.looked_for, environment);
     case OptionalPart::Kind::Library: {
       void* library = ::dlopen(part.looked_for, RTLD_LAZY);
       if (library != nullptr) ::dlclose(library);

@@ -60,8 +60,9 @@ class Reader {
 
 std::vector<int> read_device_ids(const Reader& read, std::size_t count) {
   const std::string name = "LOCKSTEP_DEVICE_IDS";
+  const auto text = read.text(name, "LOCKSTEP_INSTANCE_INDEX");
   std::vector<int> ids;
-  for (const auto part : split(read.text(name, "LOCKSTEP_INSTANCE_INDEX"), ',')) {
+  for (const auto part : split(text, ',')) {
     const auto id = parse_integer(part);
     if (!id || *id < 0 || *id > kNoLimit) throw read.error(name, "numbers with commas between");
     ids.push_back(static_cast<int>(*id));

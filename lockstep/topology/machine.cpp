@@ -52,7 +52,8 @@ namespace {
 /// Cuts the cores into neighbouring parts, one for each instance, in the ratio of their stages.
 /// Each part has at least one core, which needs as many cores as instances.
 std::vector<std::vector<int>> divide_cores(int cores, const std::vector<int>& stages) {
-  const auto all_stages = std::accumulate(stages.begin(), stages.end(), std::int64_t{0});
+  const auto all_stages =
+      std::max(std::int64_t{1}, std::accumulate(stages.begin(), stages.end(), std::int64_t{0}));
   const int instances = static_cast<int>(stages.size());
   std::vector<std::vector<int>> parts;
   std::int64_t stages_before = 0;
@@ -90,7 +91,7 @@ std::vector<std::vector<int>> bind(const Machine& machine, const std::vector<int
                                    BindPolicy policy) {
   const int instances = static_cast<int>(stages.size());
   const int cores = static_cast<int>(machine.cores.size());
-  const std::vector<std::vector<int>> unbound(stages.size());
+  std::vector<std::vector<int>> unbound(stages.size());
   switch (policy) {
     case BindPolicy::None:
       return unbound;

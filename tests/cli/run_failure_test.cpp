@@ -12,12 +12,6 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<std::string> shell(std::vector<std::string> options, const std::string& script) {
-  options.insert(options.begin(), "run");
-  options.insert(options.end(), {"sh", "-c", script});
-  return options;
-}
-
 TEST(RunFailureTest, NamesTheInstanceThatFailedAndItsLastLines) {
   const auto result = lockstep(shell({"--num-instances", "3"},
                                      "if [ $RANK = 1 ]; then seq 1 20 >&2; exit 42; fi; sleep 60"));

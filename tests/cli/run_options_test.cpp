@@ -16,8 +16,8 @@ TEST(RunOptionsTest, StopsReadingOptionsAtTheProgram) {
 }
 
 TEST(RunOptionsTest, TakesWhatFollowsTwoDashesForTheProgram) {
-  EXPECT_EQ(lockstep({"run", "--num-instances", "2", "--", "echo", "-n", "--"}).out,
-            "[0] --\n[1] --\n");
+  const auto dashes = lockstep({"run", "--num-instances", "2", "--", "echo", "-n", "--"});
+  EXPECT_EQ(sorted_lines(dashes.out), "[0] --\n[1] --\n");
   EXPECT_THAT(lockstep({"run", "--", "--strange"}).err, HasSubstr("program '--strange'"));
 }
 
@@ -107,8 +107,8 @@ TEST(RunOptionsTest, ShowsThePlacementBeforeTheJob) {
 }
 
 TEST(RunOptionsTest, TakesThisHostByName) {
-  EXPECT_EQ(lockstep({"run", "--host", "localhost:2", "--num-instances", "2", "echo", "x"}).out,
-            "[0] x\n[1] x\n");
+  const auto two = lockstep({"run", "--host", "localhost:2", "--num-instances", "2", "echo", "x"});
+  EXPECT_EQ(sorted_lines(two.out), "[0] x\n[1] x\n");
   EXPECT_THAT(lockstep({"run", "--host", "localhost:2", "--num-instances", "3", "echo"}).err,
               HasSubstr("3 instances were asked for, but the hosts have 2 slots"));
 }

@@ -16,12 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<std::string> shell(std::vector<std::string> options, const std::string& script) {
-  options.insert(options.begin(), "run");
-  options.insert(options.end(), {"sh", "-c", script});
-  return options;
-}
-
 /// The lines of each instance, with their tags taken off, in the order in which they came.
 std::map<std::string, std::string> by_tag(const std::string& text) {
   std::map<std::string, std::string> lines;

@@ -9,10 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -157,8 +160,22 @@ std::vector<std::string> lockstep_command(std::vector<std::string> arguments) {
   return arguments;
 }
 
+std::vector<std::string> shell(std::vector<std::string> options, const std::string& script) {
+  options.insert(options.begin(), "run");
+  options.insert(options.end(), {"sh", "-c", script});
+  return options;
+}
+
 Finished lockstep(std::vector<std::string> arguments, SubprocessOptions options) {
   return run(lockstep_command(std::move(arguments)), std::move(options));
+}
+
+std::string sorted_lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line + '\n');
+  std::sort(lines.begin(), lines.end());
+  return std::accumulate(lines.begin(), lines.end(), std::string());
 }
 
 std::vector<pid_t> processes_with(const std::string& variable) {

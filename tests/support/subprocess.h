@@ -79,6 +79,12 @@ Finished lockstep(std::vector<std::string> arguments, SubprocessOptions options 
 /// {"…/lockstep", arguments…}
 std::vector<std::string> lockstep_command(std::vector<std::string> arguments);
 
+/// {"run", options…, "sh", "-c", script}
+std::vector<std::string> shell(std::vector<std::string> options, const std::string& script);
+
+/// The lines of a text in alphabetical order: instances write in no order among each other.
+std::string sorted_lines(const std::string& text);
+
 /// The living processes whose environment holds this "NAME=value", which their children inherit.
 std::vector<pid_t> processes_with(const std::string& variable);
 

@@ -91,4 +91,13 @@ std::string find_program(const std::string& name, const topology::Environment& e
                       : "check the name, or give the path of the program");
 }
 
+bool has_program(const std::string& name, const topology::Environment& environment) {
+  try {
+    find_program(name, environment);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace lockstep::launch

@@ -13,4 +13,7 @@ namespace lockstep::launch {
 /// missing).
 std::string find_program(const std::string& name, const topology::Environment& environment);
 
+/// Whether `find_program` would find it.
+bool has_program(const std::string& name, const topology::Environment& environment);
+
 }  // namespace lockstep::launch

@@ -17,14 +17,6 @@
 namespace lockstep::launch {
 namespace {
 
-std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  pointers.reserve(strings.size() + 1);
-  for (const auto& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 void bind_to(const std::vector<int>& cpus) {
   if (cpus.empty()) return;
   const int most = *std::max_element(cpus.begin(), cpus.end());
@@ -79,6 +71,14 @@ void become(const SpawnRequest& request, pid_t parent) {
 }
 
 }  // namespace
+
+std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const auto& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 Spawned spawn(const SpawnRequest& request) {
   auto failure = make_pipe();

@@ -40,6 +40,9 @@ class Spawned {
   UniqueFd failure_;  ///< the other end closes on exec, or sends an errno first
 };
 
+/// The strings as exec and its relatives want them: pointers, and a null at the end.
+std::vector<char*> pointers_to(const std::vector<std::string>& strings);
+
 /// Starts a process in a process group of its own that dies with the calling thread.
 /// Throws `Io` where no process can be made.
 Spawned spawn(const SpawnRequest& request);

@@ -11,9 +11,9 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::size_t kBlockBytes = 64 * 1024;
+constexpr std::size_t kBlockBytes = std::size_t{64} * 1024;
 constexpr int kBlocksPerTurn = 4;
-constexpr std::size_t kTailBytes = 8 * 1024;
+constexpr std::size_t kTailBytes = std::size_t{8} * 1024;
 
 }  // namespace
 
