@@ -4,6 +4,9 @@ BUILD := build/release
 JOBS := $(shell nproc)
 MAKEFLAGS += --no-print-directory
 
+# Installing packages is a step that all targets share; only the build itself runs in parallel.
+.NOTPARALLEL:
+
 .PHONY: help
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)

@@ -1,7 +1,8 @@
 # cmake -D ROOT=<tree> -P check_includes.cmake
 #
 # Reads every source below ROOT/lockstep and complains about
-#   - an #include of a module that does not stand before its own in LOCKSTEP_MODULES,
+#   - an #include of a module that does not stand before its own in LOCKSTEP_MODULES, of the header
+#     for users, or of a path that does not begin at the root,
 #   - torch headers outside nn and train,
 #   - the environment being read outside topology, printing outside ui and cli, exiting outside cli.
 cmake_minimum_required(VERSION 3.25)
@@ -33,9 +34,18 @@ function(check_file file module)
       complain("includes '${used}', which '${module}' may not use")
     endif()
   endforeach()
+  if(text MATCHES "#include [<\"]lockstep/[a-z_]+[.]h")
+    complain("includes the header for users; name the module's own header instead")
+  endif()
+  string(REGEX MATCHALL "#include \"[^\"]*\"" quoted "${text}")
+  foreach(include IN LISTS quoted)
+    if(NOT include MATCHES "\"lockstep/")
+      complain("${include} does not begin at the root of the repository")
+    endif()
+  endforeach()
   keep_to("nn;train" "#include [<\"]((torch|ATen|c10)/)")
-  keep_to("topology" "[^a-z_](getenv|setenv|environ)[^a-z_]")
-  keep_to("ui;cli" "[^a-z_](printf|fputs|fmt::print|std::cout|std::cerr)[^a-z_]")
+  keep_to("topology" "[^a-z_]((secure_)?getenv|(un)?setenv|putenv|environ)[^a-z_]")
+  keep_to("ui;cli" "[^a-z_](f?printf|f?puts|putchar|perror|fmt::print|std::cout|std::cerr|std::clog)[^a-z_]")
   keep_to("cli" "[^_a-z](exit|quick_exit)[(]")
   set(complaints "${complaints}" PARENT_SCOPE)
 endfunction()

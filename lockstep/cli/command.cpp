@@ -82,9 +82,9 @@ std::span<const Command> commands() {
   return kCommands;
 }
 
-int dispatch(std::vector<std::string> arguments, topology::Environment environment) {
+int report_errors(const std::function<int()>& function) {
   try {
-    return run_command(std::move(arguments), std::move(environment));
+    return function();
   } catch (const Error& error) {
     std::fputs(describe(error).c_str(), stderr);
     return exit_code(error.kind());
@@ -92,6 +92,14 @@ int dispatch(std::vector<std::string> arguments, topology::Environment environme
     fmt::print(stderr, "lockstep: a mistake of ours: {}\n", error.what());
     return exit_code(ErrorKind::Bug);
   }
+}
+
+int dispatch(std::vector<std::string> arguments, topology::Environment environment) {
+  return report_errors([&] {
+    const int code = run_command(std::move(arguments), std::move(environment));
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw io_error("standard output");
+    return code;
+  });
 }
 
 Parsed parse(CLI::App& app, const std::vector<std::string>& arguments) {

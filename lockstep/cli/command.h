@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,7 +25,9 @@ struct Command {
   int (*run)(const Invocation& invocation);  ///< returns the exit code; may throw `Error`
 };
 
-std::span<const Command> commands();
+/// Runs a function and returns its exit code. Errors are printed and become their kind's exit code;
+/// nothing is thrown.
+int report_errors(const std::function<int()>& function);
 
 /// Runs the subcommand that the arguments name. Prints errors, returns the exit code, never throws.
 int dispatch(std::vector<std::string> arguments, topology::Environment environment);

@@ -2,10 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <map>
-#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -178,7 +179,7 @@ void take_command(const CLI::App& app, const std::vector<std::string>& all, RunO
   const bool behind_dashes = before > 0 && all[before - 1] == "--";
   if (to.command.front() == "--") {
     to.command.erase(to.command.begin());
-  } else if (to.command.front().front() == '-' && !behind_dashes) {
+  } else if (to.command.front().starts_with('-') && !behind_dashes) {
     refuse_unknown_option(app, to.command.front());
   }
 }
@@ -219,20 +220,6 @@ void make_log_dir(const std::string& folder) {
   }
 }
 
-/// The supervisor's process: runs the job and reports what went wrong.
-int supervise(const RunArguments& arguments, const JobPlan& plan, const launch::JobContext& context,
-              const launch::SupervisorOptions& options, launch::Signals& signals,
-              launch::RunDirectory& folder) {
-  ui::JobConsole console(arguments.console, STDOUT_FILENO, STDERR_FILENO);
-  try {
-    folder.create();
-    return launch::Supervisor(plan, context, options, signals, console).run();
-  } catch (const Error& error) {
-    std::fputs(describe(error).c_str(), stderr);
-    return exit_code(error.kind());
-  }
-}
-
 /// A single instance has nobody to be mixed up with: on a terminal its bytes pass untouched, so
 /// that prompts, colours and bars are what they would be without us.
 launch::OutputStream::Mode output_mode(const ui::ConsoleOptions& console, int fd) {
@@ -242,6 +229,22 @@ launch::OutputStream::Mode output_mode(const ui::ConsoleOptions& console, int fd
                                                 : launch::OutputStream::Mode::Lines;
 }
 
+/// The supervisor's process: runs the job and reports what went wrong.
+int supervise(const RunArguments& arguments, const JobPlan& plan,
+              const launch::InstanceStarter& starter, launch::Signals& signals, int warden) {
+  ui::JobConsole console(arguments.console, STDOUT_FILENO, STDERR_FILENO);
+  const int code = launch::Supervisor(plan, starter,
+                                      {.max_restarts = arguments.run.max_restarts,
+                                       .grace_period = arguments.run.grace_period,
+                                       .warden = warden},
+                                      signals, console)
+                       .run();
+  if (const int error = console.output_error(); error != 0 && error != EPIPE) {
+    fmt::print(stderr, "lockstep: standard output cannot be written: {}\n", std::strerror(error));
+  }
+  return code;
+}
+
 int start(const RunArguments& arguments, const JobPlan& plan, const std::string& program,
           const topology::Environment& environment) {
   launch::Signals signals;
@@ -249,27 +252,29 @@ int start(const RunArguments& arguments, const JobPlan& plan, const std::string&
   launch::RunDirectory folder(environment);
   const launch::JobContext context{
       folder.job_id(), folder.path(), {"127.0.0.1", port.port()}, environment};
-  launch::SupervisorOptions options;
-  options.program = program;
-  options.arguments = arguments.run.command;
-  options.max_restarts = arguments.run.max_restarts;
-  options.grace_period = arguments.run.grace_period;
-  options.log_dir = arguments.run.log_dir;
-  options.stdout_mode = output_mode(arguments.console, STDOUT_FILENO);
-  options.stderr_mode = output_mode(arguments.console, STDERR_FILENO);
-
-  const auto status = launch::run_under_warden(signals, [&](int warden) {
-    options.warden = warden;
-    const int code = supervise(arguments, plan, context, options, signals, folder);
-    folder.remove();
-    return code;
-  });
+  const auto status =
+      launch::run_under_warden(signals, arguments.run.grace_period, [&](int warden) {
+        const int code = report_errors([&] {
+          folder.create();
+          const launch::InstanceStarter starter(
+              plan, context,
+              {.program = program,
+               .arguments = arguments.run.command,
+               .log_dir = arguments.run.log_dir,
+               .stdout_mode = output_mode(arguments.console, STDOUT_FILENO),
+               .stderr_mode = output_mode(arguments.console, STDERR_FILENO)},
+              signals);
+          return supervise(arguments, plan, starter, signals, warden);
+        });
+        folder.remove();
+        return code;
+      });
   folder.remove();
   if (status.signal != 0) {
-    fmt::print(
-        stderr,
-        "lockstep: the job's supervisor was killed by {}; every process of the job was ended\n",
-        signal_name(status.signal));
+    fmt::print(stderr,
+               "lockstep: the job's supervisor was killed by {}; every process of the job was "
+               "ended\n",
+               signal_name(status.signal));
   }
   return status.shell_code();
 }

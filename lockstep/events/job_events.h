@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,20 +40,26 @@ struct InstanceOutput {
   std::string_view progress;  ///< the text that a carriage return shows right now; often none
 };
 
-/// An instance that ended, after the job was over for it, in another way than it was meant to.
-struct Victim {
-  int instance = 0;
-  ExitStatus status;
-};
-
-/// The verdict on a failed job: the instance that failed first and by itself.
-struct JobFailed {
+/// The verdict on a failed job, told as soon as it is known: the instance that failed first and by
+/// itself.
+struct InstanceFailed {
   int instance = 0;
   std::string host;
   pid_t pid = 0;
   ExitStatus status;
   Seconds run_time{0};
   std::vector<std::string> last_error_lines;
+};
+
+/// An instance that ended, or had to be ended, because another one had failed.
+struct Victim {
+  int instance = 0;
+  std::optional<ExitStatus> status;  ///< unset where it did not end even when killed
+};
+
+/// What became of the others, once all of them have ended.
+struct VictimsEnded {
+  int cause = 0;
   std::vector<Victim> victims;
 };
 
@@ -88,7 +95,8 @@ class JobSink {
 
   virtual void on(const InstanceStarted& event) = 0;
   virtual void on(const InstanceOutput& event) = 0;
-  virtual void on(const JobFailed& event) = 0;
+  virtual void on(const InstanceFailed& event) = 0;
+  virtual void on(const VictimsEnded& event) = 0;
   virtual void on(const JobRestarting& event) = 0;
   virtual void on(const JobInterrupted& event) = 0;
   virtual void on(const LeftoversEnded& event) = 0;
@@ -97,8 +105,9 @@ class JobSink {
   virtual std::vector<int> blocked_on() const = 0;
   virtual void resume() = 0;
 
-  /// Whether the reader of our output is gone, as in `lockstep run … | head -1`.
-  virtual bool reader_gone() const = 0;
+  /// Why standard output cannot be written any more: an errno, EPIPE where the reader is gone as in
+  /// `lockstep run … | head -1`; 0 while all is well.
+  virtual int output_error() const = 0;
 };
 
 }  // namespace lockstep::events

@@ -84,6 +84,17 @@ std::chrono::duration<double> read_seconds(const Reader& read, const std::string
   return std::chrono::duration<double>(seconds);
 }
 
+/// Local indices follow the order of the job: whoever is before or behind this instance on its host
+/// is so in the job as well.
+void check_local_index(const Reader& read, const std::string& name, const Identity& id) {
+  const int before = id.local_instance;
+  const int behind = id.num_local_instances - 1 - id.local_instance;
+  if (before <= id.instance && behind <= id.num_instances - 1 - id.instance) return;
+  throw read.error(name,
+                   fmt::format("a place among the {} of this host that fits instance {} of {}",
+                               id.num_local_instances, id.instance, id.num_instances));
+}
+
 Identity read_lockstep(const Environment& environment) {
   const Reader read(environment);
   const std::string index_name = "LOCKSTEP_INSTANCE_INDEX";
@@ -97,6 +108,7 @@ Identity read_lockstep(const Environment& environment) {
                                        {.least = 1, .most = id.num_instances});
   id.local_instance = read.number("LOCKSTEP_LOCAL_INSTANCE_INDEX", index_name,
                                   {.most = id.num_local_instances - 1});
+  check_local_index(read, "LOCKSTEP_LOCAL_INSTANCE_INDEX", id);
   id.num_replicas = read.number("LOCKSTEP_NUM_REPLICAS", index_name, {.least = id.num_instances});
   id.devices_per_replica = read.number("LOCKSTEP_DEVICES_PER_REPLICA", index_name, {.least = 1});
 
@@ -119,40 +131,52 @@ Identity read_lockstep(const Environment& environment) {
   return id;
 }
 
+/// Where another launcher has put this process.
+struct Rank {
+  int rank;
+  int size;
+  int local_rank;
+  int local_size;
+};
+
 /// One replica in each instance, as every other launcher means it.
-Identity one_replica_each(LaunchedBy launcher, int instance, int instances, int local, int locals) {
+Identity one_replica_each(LaunchedBy launcher, const Rank& rank, const Reader& read,
+                          const std::string& local_name) {
   Identity id;
   id.launched_by = launcher;
-  id.instance = instance;
-  id.num_instances = instances;
-  id.local_instance = local;
-  id.num_local_instances = locals;
-  id.num_replicas = instances;
-  id.local_replicas = {instance, 1};
-  id.device_ids = {local};
+  id.instance = rank.rank;
+  id.num_instances = rank.size;
+  id.local_instance = rank.local_rank;
+  id.num_local_instances = rank.local_size;
+  id.num_replicas = rank.size;
+  id.local_replicas = {rank.rank, 1};
+  id.device_ids = {rank.local_rank};
+  check_local_index(read, local_name, id);
   return id;
 }
 
 Identity read_torchrun(const Environment& environment) {
   const Reader read(environment);
-  const int size = read.number("WORLD_SIZE", "RANK", {.least = 1});
-  const int rank = read.number("RANK", "WORLD_SIZE", {.most = size - 1});
+  Rank rank{};
+  rank.size = read.number("WORLD_SIZE", "RANK", {.least = 1});
+  rank.rank = read.number("RANK", "WORLD_SIZE", {.most = rank.size - 1});
   // Scripts that set RANK by hand often leave the local ones out: they mean one host.
-  const int local_size = read.number_or("LOCAL_WORLD_SIZE", size, {.least = 1, .most = size});
-  const int local_rank = read.number_or("LOCAL_RANK", rank, {.most = local_size - 1});
-  return one_replica_each(LaunchedBy::Torchrun, rank, size, local_rank, local_size);
+  rank.local_size = read.number_or("LOCAL_WORLD_SIZE", rank.size, {.least = 1, .most = rank.size});
+  rank.local_rank = read.number_or("LOCAL_RANK", rank.rank, {.most = rank.local_size - 1});
+  return one_replica_each(LaunchedBy::Torchrun, rank, read, "LOCAL_RANK");
 }
 
 Identity read_open_mpi(const Environment& environment) {
   const Reader read(environment);
-  const std::string rank_name = "OMPI_COMM_WORLD_RANK";
-  const int size = read.number("OMPI_COMM_WORLD_SIZE", rank_name, {.least = 1});
-  const int rank = read.number(rank_name, "OMPI_COMM_WORLD_SIZE", {.most = size - 1});
-  const int local_size =
-      read.number("OMPI_COMM_WORLD_LOCAL_SIZE", rank_name, {.least = 1, .most = size});
-  const int local_rank =
-      read.number("OMPI_COMM_WORLD_LOCAL_RANK", rank_name, {.most = local_size - 1});
-  return one_replica_each(LaunchedBy::OpenMpi, rank, size, local_rank, local_size);
+  const std::string prefix = "OMPI_COMM_WORLD_";
+  Rank rank{};
+  rank.size = read.number(prefix + "SIZE", prefix + "RANK", {.least = 1});
+  rank.rank = read.number(prefix + "RANK", prefix + "SIZE", {.most = rank.size - 1});
+  rank.local_size =
+      read.number(prefix + "LOCAL_SIZE", prefix + "RANK", {.least = 1, .most = rank.size});
+  rank.local_rank =
+      read.number(prefix + "LOCAL_RANK", prefix + "RANK", {.most = rank.local_size - 1});
+  return one_replica_each(LaunchedBy::OpenMpi, rank, read, prefix + "LOCAL_RANK");
 }
 
 /// The entry for one node of "2(x3),1": two tasks on each of three nodes, then one.
@@ -177,13 +201,13 @@ int tasks_of_node(const Reader& read, const std::string& list, int node) {
 Identity read_slurm(const Environment& environment) {
   const Reader read(environment);
   const std::string rank_name = "SLURM_PROCID";
-  const int size = read.number("SLURM_STEP_NUM_TASKS", rank_name, {.least = 1});
-  const int rank = read.number(rank_name, "SLURM_STEP_NUM_TASKS", {.most = size - 1});
+  Rank rank{};
+  rank.size = read.number("SLURM_STEP_NUM_TASKS", rank_name, {.least = 1});
+  rank.rank = read.number(rank_name, "SLURM_STEP_NUM_TASKS", {.most = rank.size - 1});
   const int node = read.number("SLURM_NODEID", rank_name, {});
-  const int local_size =
-      tasks_of_node(read, read.text("SLURM_STEP_TASKS_PER_NODE", rank_name), node);
-  const int local_rank = read.number("SLURM_LOCALID", rank_name, {.most = local_size - 1});
-  return one_replica_each(LaunchedBy::Slurm, rank, size, local_rank, local_size);
+  rank.local_size = tasks_of_node(read, read.text("SLURM_STEP_TASKS_PER_NODE", rank_name), node);
+  rank.local_rank = read.number("SLURM_LOCALID", rank_name, {.most = rank.local_size - 1});
+  return one_replica_each(LaunchedBy::Slurm, rank, read, "SLURM_LOCALID");
 }
 
 /// A step that srun started. Batch scripts and interactive shells have variables of Slurm too, but
@@ -233,7 +257,7 @@ Identity read_identity(const Environment& environment) {
     return read_lockstep(environment);
   }
   if (has("RANK") || has("WORLD_SIZE")) return read_torchrun(environment);
-  if (has("OMPI_COMM_WORLD_RANK")) return read_open_mpi(environment);
+  if (has("OMPI_COMM_WORLD_RANK") || has("OMPI_COMM_WORLD_SIZE")) return read_open_mpi(environment);
   if (is_slurm_task(environment)) return read_slurm(environment);
   return {};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "lockstep/base/error.h"
 
@@ -47,26 +48,23 @@ std::vector<int> device_ids(const Placement& placement, int instance, int device
   return ids;
 }
 
+std::vector<int> cores_of_device(int device, int devices, int cores) {
+  const int begin = device * cores / devices;
+  const int end = std::max(begin + 1, (device + 1) * cores / devices);
+  std::vector<int> own(static_cast<std::size_t>(end - begin));
+  std::iota(own.begin(), own.end(), begin);
+  return own;
+}
+
 namespace {
 
-/// Cuts the cores into neighbouring parts, one for each instance, in the ratio of their stages.
-/// Each part has at least one core, which needs as many cores as instances.
-std::vector<std::vector<int>> divide_cores(int cores, const std::vector<int>& stages) {
-  const auto all_stages =
-      std::max(std::int64_t{1}, std::accumulate(stages.begin(), stages.end(), std::int64_t{0}));
-  const int instances = static_cast<int>(stages.size());
-  std::vector<std::vector<int>> parts;
-  std::int64_t stages_before = 0;
-  int begin = 0;
-  for (int i = 0; i < instances; ++i) {
-    stages_before += stages[static_cast<std::size_t>(i)];
-    const int fair_end = static_cast<int>(cores * stages_before / all_stages);
-    const int end = std::clamp(fair_end, begin + 1, cores - (instances - 1 - i));
-    auto& part = parts.emplace_back(static_cast<std::size_t>(end - begin));
-    std::iota(part.begin(), part.end(), begin);
-    begin = end;
+std::vector<int> cores_of_devices(const std::vector<int>& device_ids, int devices, int cores) {
+  std::set<int> all;
+  for (const int device : device_ids) {
+    const auto own = cores_of_device(device, devices, cores);
+    all.insert(own.begin(), own.end());
   }
-  return parts;
+  return {all.begin(), all.end()};
 }
 
 std::vector<std::vector<int>> divide_numa_nodes(const Machine& machine, int instances) {
@@ -87,28 +85,28 @@ std::vector<std::vector<int>> divide_numa_nodes(const Machine& machine, int inst
 
 }  // namespace
 
-std::vector<std::vector<int>> bind(const Machine& machine, const std::vector<int>& stages,
+std::vector<std::vector<int>> bind(const Machine& machine,
+                                   const std::vector<std::vector<int>>& device_ids, int devices,
                                    BindPolicy policy) {
-  const int instances = static_cast<int>(stages.size());
+  const int instances = static_cast<int>(device_ids.size());
   const int cores = static_cast<int>(machine.cores.size());
-  std::vector<std::vector<int>> unbound(stages.size());
-  switch (policy) {
-    case BindPolicy::None:
-      return unbound;
-    case BindPolicy::Auto:
-      return instances > cores ? unbound : divide_cores(cores, stages);
-    case BindPolicy::Numa:
-      return divide_numa_nodes(machine, instances);
-    case BindPolicy::Core:
-      break;
-  }
+  std::size_t stages = 0;
+  for (const auto& ids : device_ids) stages += ids.size();
+  const bool devices_are_shared = stages > static_cast<std::size_t>(devices);
+
+  if (policy == BindPolicy::Numa) return divide_numa_nodes(machine, instances);
+  std::vector<std::vector<int>> bound(device_ids.size());
+  if (policy == BindPolicy::None || (policy == BindPolicy::Auto && devices_are_shared))
+    return bound;
   if (instances > cores) {
     throw Error(
         ErrorKind::Options,
         fmt::format("bind: {} instances need a core each, but this host has {}", instances, cores),
-        "pass --bind auto, which leaves instances free where there are too few cores");
+        "pass --bind auto, which leaves instances free where they share cores");
   }
-  return divide_cores(cores, stages);
+  std::transform(device_ids.begin(), device_ids.end(), bound.begin(),
+                 [&](const auto& ids) { return cores_of_devices(ids, devices, cores); });
+  return bound;
 }
 
 }  // namespace lockstep::topology

@@ -41,18 +41,22 @@ std::vector<int> device_ids(const Placement& placement, int instance, int device
 
 /// How instances are bound to cores.
 enum class BindPolicy {
-  Auto,  ///< divide the cores among the instances; leave them free where there are too few cores
-  None,  ///< leave every instance free
-  Core,  ///< divide the cores; too few is an error
+  Auto,  ///< to the cores of their devices; free where stages share devices
+  None,  ///< every instance is free
+  Core,  ///< to the cores of their devices; fewer cores than instances is an error
   Numa,  ///< whole NUMA nodes; instances share a node where there are too few
 };
 
-/// Which cores (indices into `machine.cores`) each instance of a host is bound to; none: it is
-/// free.
+/// The cores (indices into `Machine::cores`) of one of a host's devices: neighbours, in equal
+/// parts.
+std::vector<int> cores_of_device(int device, int devices, int cores);
+
+/// Which cores each instance of a host is bound to; none: it is free.
 ///
-/// `stages` holds the number of stages of each local instance: cores are divided in that ratio.
-/// Throws `Options`.
-std::vector<std::vector<int>> bind(const Machine& machine, const std::vector<int>& stages,
+/// An instance is bound to the cores of its devices. `device_ids` holds those of each local
+/// instance, out of `devices` in all. Throws `Options`.
+std::vector<std::vector<int>> bind(const Machine& machine,
+                                   const std::vector<std::vector<int>>& device_ids, int devices,
                                    BindPolicy policy);
 
 }  // namespace lockstep::topology

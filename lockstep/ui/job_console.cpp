@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <vector>
 
@@ -29,10 +27,12 @@ std::string_view clip(std::string_view text, int columns) {
 }  // namespace
 
 JobConsole::JobConsole(const ConsoleOptions& options, int stdout_fd, int stderr_fd)
-    : options_(options), out_(stdout_fd), err_(stderr_fd) {}
+    : options_(options), out_(stdout_fd) {
+  if (!lead_to_the_same(stdout_fd, stderr_fd)) separate_err_.emplace(stderr_fd);
+}
 
 OutputChannel& JobConsole::channel(events::Stream stream) {
-  return stream == events::Stream::Stdout ? out_ : err_;
+  return stream == events::Stream::Stderr && separate_err_ ? *separate_err_ : out_;
 }
 
 std::string JobConsole::tag(int instance, events::Stream stream) const {
@@ -113,7 +113,7 @@ void JobConsole::redraw_progress() {
 }
 
 void JobConsole::say(const std::string& message) {
-  write_lines(err_, message);
+  write_lines(channel(events::Stream::Stderr), message);
 }
 
 void JobConsole::on(const events::InstanceStarted& event) {
@@ -124,7 +124,11 @@ void JobConsole::on(const events::InstanceStarted& event) {
                   event.host, event.pid, where));
 }
 
-void JobConsole::on(const events::JobFailed& event) {
+void JobConsole::on(const events::InstanceFailed& event) {
+  say(describe(event));
+}
+
+void JobConsole::on(const events::VictimsEnded& event) {
   say(describe(event));
 }
 
@@ -134,12 +138,6 @@ void JobConsole::on(const events::JobRestarting& event) {
 }
 
 void JobConsole::on(const events::JobInterrupted& event) {
-  if (event.signal == SIGPIPE) {
-    // Nobody reads on, which is what `| head` means; anything else is worth a word.
-    if (out_.error() == EPIPE) return;
-    return say(fmt::format("lockstep: standard output cannot be written: {}\n",
-                           std::strerror(out_.error())));
-  }
   if (options_.verbosity == Verbosity::Quiet) return;
   if (event.grace.count() > 0) {
     say(fmt::format("lockstep: {}: ending the job; what is left after {:.3g} s is killed\n",
@@ -161,15 +159,14 @@ void JobConsole::on(const events::Warning& event) {
 
 std::vector<int> JobConsole::blocked_on() const {
   std::vector<int> fds;
-  for (const auto* channel : {&out_, &err_}) {
-    if (channel->blocked()) fds.push_back(channel->fd());
-  }
+  if (out_.blocked()) fds.push_back(out_.fd());
+  if (separate_err_ && separate_err_->blocked()) fds.push_back(separate_err_->fd());
   return fds;
 }
 
 void JobConsole::resume() {
   out_.resume();
-  err_.resume();
+  if (separate_err_) separate_err_->resume();
 }
 
 std::string describe(const events::ExitStatus& status) {
@@ -177,22 +174,7 @@ std::string describe(const events::ExitStatus& status) {
                             : fmt::format("exit code {}", status.code);
 }
 
-namespace {
-
-/// "instance 0,2-3 (killed by SIGTERM), 1 (exit code 7)": one line, however many there are.
-std::string describe_victims(const std::vector<events::Victim>& victims) {
-  std::map<std::string, std::vector<int>> by_status;
-  for (const auto& victim : victims) by_status[describe(victim.status)].push_back(victim.instance);
-  std::vector<std::string> groups;
-  for (const auto& [status, instances] : by_status) {
-    groups.push_back(fmt::format("{} ({})", to_ranges(instances), status));
-  }
-  return fmt::format("instance {}", fmt::join(groups, ", "));
-}
-
-}  // namespace
-
-std::string describe(const events::JobFailed& failure) {
+std::string describe(const events::InstanceFailed& failure) {
   auto text = fmt::format("lockstep: instance {} failed: {}, after {:.1f} s (host {}, pid {})\n",
                           failure.instance, describe(failure.status), failure.run_time.count(),
                           failure.host, failure.pid);
@@ -202,13 +184,23 @@ std::string describe(const events::JobFailed& failure) {
     text += "  its last lines on stderr:\n";
     for (const auto& line : failure.last_error_lines) text += fmt::format("  | {}\n", line);
   }
-  if (!failure.victims.empty()) {
-    text += fmt::format("  ended with it: {}\n", describe_victims(failure.victims));
-  }
   if (failure.status.signal == SIGKILL) {
     text += "  try: if nobody killed it, the machine ran out of memory; see dmesg\n";
   }
   return text;
+}
+
+std::string describe(const events::VictimsEnded& event) {
+  std::map<std::string, std::vector<int>> by_status;
+  for (const auto& [instance, status] : event.victims) {
+    by_status[status ? describe(*status) : "still there"].push_back(instance);
+  }
+  std::vector<std::string> groups;
+  for (const auto& [status, instances] : by_status) {
+    groups.push_back(fmt::format("{} ({})", to_ranges(instances), status));
+  }
+  return fmt::format("lockstep: ended with instance {}: {}\n", event.cause,
+                     fmt::join(groups, ", "));
 }
 
 }  // namespace lockstep::ui

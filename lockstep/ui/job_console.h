@@ -39,7 +39,8 @@ class JobConsole final : public events::JobSink {
 
   void on(const events::InstanceStarted& event) override;
   void on(const events::InstanceOutput& event) override;
-  void on(const events::JobFailed& event) override;
+  void on(const events::InstanceFailed& event) override;
+  void on(const events::VictimsEnded& event) override;
   void on(const events::JobRestarting& event) override;
   void on(const events::JobInterrupted& event) override;
   void on(const events::LeftoversEnded& event) override;
@@ -47,7 +48,7 @@ class JobConsole final : public events::JobSink {
 
   std::vector<int> blocked_on() const override;
   void resume() override;
-  bool reader_gone() const override { return out_.error() != 0; }
+  int output_error() const override { return out_.error(); }
 
  private:
   struct Progress {
@@ -66,13 +67,16 @@ class JobConsole final : public events::JobSink {
 
   ConsoleOptions options_;
   OutputChannel out_;
-  OutputChannel err_;
+  std::optional<OutputChannel> separate_err_;  ///< none after `2>&1`: one channel keeps lines whole
   Progress progress_;
   std::string scratch_;
 };
 
 /// The report on a failed job, as users read it.
-std::string describe(const events::JobFailed& failure);
+std::string describe(const events::InstanceFailed& failure);
+
+/// One line, however many there are.
+std::string describe(const events::VictimsEnded& event);
 
 /// "exit code 3" or "killed by SIGSEGV".
 std::string describe(const events::ExitStatus& status);

@@ -11,8 +11,9 @@ namespace lockstep::ui {
 ///
 /// A reader may be slow or stopped (a pager, Ctrl-S). What it does not take yet is kept, and the
 /// caller goes on with other things. The descriptor itself is shared with other programs, so it is
-/// not switched to non-blocking: pipes and terminals are opened once more, sockets are asked per
-/// call.
+/// not switched to non-blocking. Pipes and terminals are opened once more; where that is not
+/// allowed (they belong to another user), they are asked before each small write. Sockets are told
+/// per call.
 class OutputChannel {
  public:
   explicit OutputChannel(int fd);
@@ -25,21 +26,27 @@ class OutputChannel {
   /// Goes on with what was kept.
   void resume();
 
-  bool blocked() const noexcept { return !pending_.empty(); }
+  bool blocked() const noexcept { return written_ < pending_.size(); }
   /// To be polled for writing while blocked.
-  int fd() const noexcept { return writable_ ? writable_.get() : fd_; }
+  int fd() const noexcept { return own_opening_ ? own_opening_.get() : fd_; }
   /// Why nothing more can be written: an errno, 0 while all is well.
   int error() const noexcept { return error_; }
 
  private:
   std::string_view write_some(std::string_view text);
+  long write_once(std::string_view text) const;
 
   int fd_;
-  bool is_terminal_;
-  bool is_socket_;
-  UniqueFd writable_;  ///< our own opening of the same pipe or terminal
+  bool is_terminal_ = false;
+  bool is_socket_ = false;
+  bool asks_first_ = false;
+  UniqueFd own_opening_;
   std::string pending_;
+  std::size_t written_ = 0;  ///< how much of `pending_` is out already
   int error_ = 0;
 };
+
+/// Whether two descriptors lead to the same pipe, terminal or file, as after `2>&1`.
+bool lead_to_the_same(int a, int b);
 
 }  // namespace lockstep::ui

@@ -114,6 +114,14 @@ TEST(RunEnvironmentTest, LeavesNothingBehindInTheTemporaryFolder) {
   EXPECT_TRUE(scratch.is_empty());
 }
 
+TEST(RunEnvironmentTest, PutsItsFolderInAnAbsolutePlaceWhateverTmpdirSays) {
+  for (const auto* folder : {"", ".", "/tmp"}) {
+    auto variables =
+        variables_of({}, {.environment = {{"TMPDIR", folder}, {"XDG_RUNTIME_DIR", ""}}});
+    EXPECT_THAT(variables["LOCKSTEP_RUN_DIR"], ::testing::MatchesRegex("/.+/lockstep-[0-9]+/.+"));
+  }
+}
+
 TEST(HelloTest, RunsAloneAndUnderTorchrunsVariables) {
   EXPECT_EQ(run({HELLO_BINARY}).out,
             "hello from instance 0 of 1: replicas 0 to 0 of 1, devices 0\n");

@@ -70,6 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCall{{"--stall-timeout", "nan", "echo"}, 2, "--stall-timeout is nan"},
         BadCall{{"--grace-period", "-1", "echo"}, 2, "--grace-period is -1"},
         BadCall{{"no-such-program"}, 127, "program 'no-such-program' was not found"},
+        BadCall{{""}, 127, "program '' was not found"},
         BadCall{{"/etc/passwd"}, 126, "'/etc/passwd' is not executable"},
         BadCall{{"/"}, 126, "is a folder, expected a program"}));
 

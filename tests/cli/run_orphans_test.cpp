@@ -96,17 +96,36 @@ TEST(RunOrphansTest, InstancesDieEvenWhenBothAreKilledAtOnce) {
   EXPECT_TRUE(job.wait_until_gone(5s));
 }
 
+/// The moments of a job's life in which the next test strikes.
+enum class Moment { Starting, Ending, Restarting };
+
+std::vector<std::string> job_for(Moment moment) {
+  if (moment != Moment::Restarting) return stubborn_job();
+  return {"run",  "--num-instances",
+          "2",    "--grace-period",
+          "0.02", "--max-restarts",
+          "1000", "sh",
+          "-c",   std::string(STUBBORN_TREE_BINARY) + " exit; exit 1"};
+}
+
 /// A hundred jobs; in each a process is chosen at random, at a random moment, and killed.
 TEST(RunOrphansTest, NothingOutlivesAHundredRoundsOfRandomKilling) {
   std::mt19937 random(20221115);
+  int launchers_hit = 0;
   for (int round = 0; round < 100; ++round) {
-    MarkedJob job(fmt::format("round{}", round), stubborn_job());
-    // From before the first fork to after the last: most moments of a start.
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+    const auto moment = static_cast<Moment>(round % 3);
+    MarkedJob job(fmt::format("round{}", round), job_for(moment));
+    if (moment == Moment::Ending) {
+      wait_until_ready(job);
+      job.launcher().signal(SIGTERM);
+    }
+    const int longest_us = moment == Moment::Starting ? 30'000 : 350'000;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % longest_us));
     const auto processes = job.processes();
     const pid_t victim = processes.empty() ? 0 : processes[random() % processes.size()];
     const bool was_ours =
         victim == job.launcher().pid() || parent_of(victim) == job.launcher().pid();
+    launchers_hit += was_ours ? 1 : 0;
     if (victim != 0) ::kill(victim, SIGKILL);
     // The job need not end for a process that an instance had started: then its launcher has to.
     // Where the launcher or the supervisor was hit, the other one must do it alone.
@@ -116,6 +135,7 @@ TEST(RunOrphansTest, NothingOutlivesAHundredRoundsOfRandomKilling) {
     ASSERT_TRUE(job.wait_until_gone(10s)) << "round " << round;
     ASSERT_TRUE(eventually([&] { return job.nothing_left_on_disk(); }, 5s)) << "round " << round;
   }
+  EXPECT_GT(launchers_hit, 5);
 }
 
 }  // namespace

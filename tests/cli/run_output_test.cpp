@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <map>
@@ -48,14 +49,51 @@ TEST(RunOutputTest, KeepsStdoutAndStderrApart) {
 }
 
 TEST(RunOutputTest, PassesAMillionLinesInOrderAndWholeInUnderTwoSeconds) {
-  const auto result = lockstep({"run", "--num-instances", "4", "seq", "250000"});
-  EXPECT_EQ(result.exit_code, 0);
-  const auto lines = by_tag(result.out);
   const auto expected = numbers(250000);
-  ASSERT_EQ(lines.size(), 4U);
-  for (const auto& [tag, text] : lines) EXPECT_TRUE(text == expected) << tag;
+  auto fastest = std::chrono::duration<double>(1000);  // of three: the machine may be busy
+  for (int round = 0; round < 3; ++round) {
+    const auto result = lockstep({"run", "--num-instances", "4", "seq", "250000"});
+    EXPECT_EQ(result.exit_code, 0);
+    const auto lines = by_tag(result.out);
+    ASSERT_EQ(lines.size(), 4U);
+    for (const auto& [tag, text] : lines) EXPECT_TRUE(text == expected) << tag;
+    fastest = std::min(fastest, result.time);
+  }
   const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
-  EXPECT_TRUE(sanitized || result.time < 2s) << result.time.count() << " s";
+  EXPECT_TRUE(sanitized || fastest < 2s) << fastest.count() << " s";
+}
+
+TEST(RunOutputTest, KeepsLinesWholeWhereBothStreamsLeadToOneSlowReader) {
+  const auto result =
+      run({"sh", "-c",
+           std::string(LOCKSTEP_BINARY) +
+               " run --num-instances 2 sh -c 'i=0; while [ $i -lt 1500 ]; do echo " +
+               std::string(150, 'x') + "; echo " + std::string(150, 'x') +
+               " >&2; i=$((i+1)); done' 2>&1 | dd bs=4k 2>/dev/null"});
+  std::istringstream stream(result.out);
+  int lines = 0;
+  for (std::string line; std::getline(stream, line); ++lines) ASSERT_EQ(line.size(), 154U) << line;
+  EXPECT_EQ(lines, 6000);
+}
+
+TEST(RunOutputTest, WaitsForASlowReaderWithoutSpinning) {
+  rusage before{};
+  ::getrusage(RUSAGE_CHILDREN, &before);
+  {
+    Subprocess job(
+        lockstep_command({"run", "--grace-period", "0.1", "--num-instances", "2", "seq", "40000"}));
+    EXPECT_FALSE(job.wait_for_exit(2s));  // nobody reads
+    const auto result = job.wait();
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(by_tag(result.out)["[1]"], numbers(40000));
+  }
+  rusage after{};
+  ::getrusage(RUSAGE_CHILDREN, &after);
+  const auto seconds = [](const rusage& usage) {
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+  };
+  EXPECT_LT(seconds(after) - seconds(before), 1.0);
 }
 
 TEST(RunOutputTest, NeverMixesLinesThatAreWrittenInPieces) {
@@ -131,16 +169,20 @@ TEST(RunOutputTest, WritesProgressNowAndThenWhereStdoutIsNoTerminal) {
 }
 
 TEST(RunOutputTest, KeepsTheProgressLineOfInstanceZeroOnATerminal) {
-  Subprocess job(
-      lockstep_command(
-          shell({"--num-instances", "2"},
-                "if [ $RANK = 0 ]; then printf '\\r50%%' >&2; sleep 1; printf '\\r100%%\\n' >&2;"
-                "else sleep 0.3; echo hello; fi")),
-      {.terminal = true});
+  const ScratchFolder folder;
+  Subprocess job(lockstep_command(shell(
+                     {"--num-instances", "2"},
+                     "cd " + folder.path() +
+                         "; if [ $RANK = 0 ]; then printf '\\r50%%' >&2; "
+                         "while [ ! -e finish ]; do sleep 0.01; done; printf '\\r100%%\\n' >&2; "
+                         "else while [ ! -e speak ]; do sleep 0.01; done; echo hello; fi")),
+                 {.terminal = true});
+  ASSERT_TRUE(job.wait_for("\r\x1b[K[0] 50%"));
+  folder.write("speak", "");
+  ASSERT_TRUE(job.wait_for("\r\x1b[K[1] hello\r\n\r\x1b[K[0] 50%"));
+  folder.write("finish", "");
   const auto result = job.wait();
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.out, HasSubstr("\r\x1b[K[0] 50%"));
-  EXPECT_THAT(result.out, HasSubstr("\r\x1b[K[1] hello\r\n\r\x1b[K[0] 50%"));
   EXPECT_THAT(result.out, HasSubstr("\r\x1b[K[0] 100%\r\n"));
 }
 
@@ -199,7 +241,7 @@ TEST(RunOutputTest, EndsTheJobQuietlyWhenItsReaderIsGone) {
 
 TEST(RunOutputTest, SaysSoWhenStandardOutputIsFull) {
   const auto result = run({"sh", "-c", std::string(LOCKSTEP_BINARY) + " run yes > /dev/full"});
-  EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
+  EXPECT_EQ(result.exit_code, 5);
   EXPECT_THAT(result.err, HasSubstr("standard output cannot be written: No space left on device"));
 }
 
@@ -207,7 +249,7 @@ TEST(RunOutputTest, CanBeInterruptedWhileItsReaderIsStopped) {
   Subprocess job(lockstep_command({"run", "--num-instances", "2", "--grace-period", "1", "yes"}));
   ASSERT_TRUE(job.wait_for("[0] y\n"));  // and nobody reads on
   job.signal(SIGINT);
-  EXPECT_TRUE(job.wait_for_exit(6s));
+  EXPECT_TRUE(job.wait_for_exit(1900ms));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/launch/supervise/descendants.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/subprocess.h"
 
@@ -85,6 +86,48 @@ TEST(RunSignalsTest, EndsEverythingWhenInterruptedWhileStarting) {
     job.signal(SIGINT);
     EXPECT_EQ(job.wait(10s).exit_code, 130) << delay_ms;
     EXPECT_TRUE(processes_with(kMark).empty()) << delay_ms;
+  }
+}
+
+TEST(RunSignalsTest, EndsOnCtrlCOfATerminal) {
+  Subprocess job(lockstep_command({"run", "--num-instances", "2", "sh", "-c", "echo up; sleep 60"}),
+                 {.terminal = true});
+  ASSERT_TRUE(job.wait_for("[0] up") && job.wait_for("[1] up"));
+  job.type("\x03");
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.out, HasSubstr("lockstep: SIGINT: ending the job"));
+  EXPECT_THAT(result.out, Not(HasSubstr("killing")));
+}
+
+TEST(RunSignalsTest, SaysWhyAnInstanceThatReadsTheTerminalStandsStill) {
+  Subprocess job(lockstep_command({"run", "--num-instances", "2", "sh", "-c", "read x < /dev/tty"}),
+                 {.terminal = true});
+  ASSERT_TRUE(job.wait_for("is stopped: it uses the terminal"));
+  job.type("\x03");
+  EXPECT_EQ(job.wait(10s).exit_code, 130);
+}
+
+TEST(RunSignalsTest, EndsTheJobThoughItsSupervisorHangs) {
+  auto job = start({"--num-instances", "2", "--grace-period", "0.2", STUBBORN_TREE_BINARY});
+  ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
+  for (const auto& process : launch::descendants_of(job.pid())) {
+    if (process.parent == job.pid()) ::kill(process.pid, SIGSTOP);
+  }
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(10s).exit_code, 128 + SIGKILL);
+  EXPECT_TRUE(processes_with(kMark).empty());
+}
+
+TEST(RunSignalsTest, EndsAJobThatIsBeingStartedAgain) {
+  for (int delay_ms = 0; delay_ms < 60; delay_ms += 10) {
+    auto job = start({"--num-instances", "2", "--max-restarts", "1000", "sh", "-c", "exit 1"});
+    ASSERT_TRUE(job.wait_for("restart 1 of 1000"));
+    job.wait_for_exit(std::chrono::milliseconds(delay_ms));
+    job.signal(SIGTERM);
+    const int code = job.wait(10s).exit_code;
+    EXPECT_TRUE(code == 128 + SIGTERM || code == 1) << code;
+    EXPECT_TRUE(processes_with(kMark).empty());
   }
 }
 

@@ -29,7 +29,6 @@ TEST(JobPlanTest, DecidesEveryValueOfAnInstance) {
   options.num_instances = 2;
   const auto made = plan(options);
   EXPECT_EQ(made.threads_per_device, 1);
-  EXPECT_FALSE(made.more_threads_than_cores);
   const auto& second = made.instances.at(1);
   EXPECT_EQ(second.host, "a");
   EXPECT_EQ(second.identity.local_replicas, (topology::ReplicaRange{2, 2}));
@@ -50,7 +49,6 @@ TEST(JobPlanTest, SharesDevicesWhereStagesAreMoreThanCores) {
   options.num_instances = 8;
   options.devices_per_replica = 2;
   const auto made = plan(options);
-  EXPECT_TRUE(made.more_threads_than_cores);
   EXPECT_THAT(made.instances.at(3).identity.device_ids, ElementsAre(2, 3));
   EXPECT_THAT(made.instances.at(3).cpus, IsEmpty());
 }
@@ -61,7 +59,6 @@ TEST(JobPlanTest, TakesTheThreadsThatTheUserNames) {
   options.num_replicas = 2;
   const auto made = plan(options);
   EXPECT_EQ(made.threads_per_device, 3);
-  EXPECT_TRUE(made.more_threads_than_cores);
   EXPECT_THAT(made.instances.at(0).identity.device_ids, ElementsAre(0, 0));
 }
 
@@ -135,6 +132,7 @@ TEST(InstanceEnvironmentTest, TellsOpenMpHowManyThreadsAndHowToWait) {
   RunOptions options;
   EXPECT_EQ(environment_of(options).get("OMP_NUM_THREADS"), "4");
   EXPECT_EQ(environment_of(options).get("OMP_WAIT_POLICY"), std::nullopt);
+  EXPECT_EQ(environment_of(options, {{"OMP_NUM_THREADS", "5"}}).get("OMP_WAIT_POLICY"), "passive");
   options.num_replicas = 5;
   EXPECT_EQ(environment_of(options).get("OMP_NUM_THREADS"), "1");
   EXPECT_EQ(environment_of(options).get("OMP_WAIT_POLICY"), "passive");

@@ -45,6 +45,15 @@ TEST_F(RunDirectoryTest, LiesInTheRuntimeDirectoryWhereThereIsOne) {
   folder.remove();
 }
 
+TEST_F(RunDirectoryTest, LeavesTheRuntimeDirectoryOfAnotherUserAlone) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root to give a folder away";
+  const testing::ScratchFolder foreign;
+  ASSERT_EQ(::chown(foreign.path().c_str(), 65534, 65534), 0);
+  const RunDirectory folder(
+      topology::Environment({{"XDG_RUNTIME_DIR", foreign.path()}, {"TMPDIR", scratch_.path()}}));
+  EXPECT_TRUE(folder.path().starts_with(scratch_.path()));
+}
+
 TEST_F(RunDirectoryTest, RemovesWhatADeadJobLeftAndNothingOfALivingOne) {
   RunDirectory living(environment());
   living.create();

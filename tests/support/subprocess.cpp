@@ -67,7 +67,12 @@ Subprocess::Subprocess(std::vector<std::string> command, SubprocessOptions optio
   pid_ = ::fork();
   if (pid_ < 0) throw io_error("fork");
   if (pid_ == 0) {
-    ::setpgid(0, 0);
+    if (options.terminal) {
+      ::setsid();
+      ::ioctl(out.write_end.get(), TIOCSCTTY, 0);
+    } else {
+      ::setpgid(0, 0);
+    }
     ::dup2(input.get(), STDIN_FILENO);
     ::dup2(out.write_end.get(), STDOUT_FILENO);
     ::dup2(options.terminal ? out.write_end.get() : err.write_end.get(), STDERR_FILENO);
@@ -81,7 +86,7 @@ Subprocess::Subprocess(std::vector<std::string> command, SubprocessOptions optio
     ::execvp(arguments.front(), arguments.data());
     ::_exit(127);
   }
-  ::setpgid(pid_, pid_);
+  if (!options.terminal) ::setpgid(pid_, pid_);
   out_ = std::move(out.read_end);
   err_ = std::move(err.read_end);
 }
@@ -97,6 +102,10 @@ void Subprocess::signal(int number) const {
 }
 void Subprocess::signal_group(int number) const {
   ::kill(-pid_, number);
+}
+
+void Subprocess::type(const std::string& keys) const {
+  if (::write(out_.get(), keys.data(), keys.size()) < 0) throw io_error("type");
 }
 
 bool Subprocess::has_exited() {
@@ -135,8 +144,6 @@ bool Subprocess::wait_for(const std::string& text, std::chrono::duration<double>
 Finished Subprocess::wait(std::chrono::duration<double> deadline) {
   const auto end = Clock::now() + deadline;
   while (read_some(5ms) && Clock::now() < end) {
-    // A terminal is not closed as long as we hold it ourselves.
-    if (has_exited() && !err_) break;
   }
   while (!has_exited() && Clock::now() < end) pause_briefly();
   if (!has_exited()) {

@@ -30,8 +30,8 @@ struct SubprocessOptions {
       false;  ///< stdout and stderr are a terminal of 60 columns; both come back in `out`
 };
 
-/// A child process of a test, in a process group of its own. Every wait has a deadline, and fails
-/// the test when it passes. What is still running in the end is killed with its group.
+/// A child process of a test, in a process group of its own. `wait` and `wait_for` fail the test
+/// when their deadline passes. What is still running in the end is killed with its group.
 class Subprocess {
  public:
   explicit Subprocess(std::vector<std::string> command, SubprocessOptions options = {});
@@ -43,8 +43,11 @@ class Subprocess {
   void signal(int number) const;
   void signal_group(int number) const;
 
-  /// Stops reading until the end, so that the child's pipes fill up.
+  /// What has been read so far.
   const std::string& out() const { return finished_.out; }
+
+  /// Types on the terminal: "\x03" is Ctrl-C.
+  void type(const std::string& keys) const;
 
   /// Reads on until stdout or stderr holds the text. False when the deadline passed or it ended
   /// before.

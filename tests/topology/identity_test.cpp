@@ -108,6 +108,8 @@ TEST(IdentityTest, ReadsSlurmsVariables) {
   EXPECT_EQ(id.instance, 6);
   EXPECT_EQ(id.num_instances, 7);
   EXPECT_EQ(id.num_local_instances, 1);
+  variables["SLURM_PROCID"] = "5";
+  variables["SLURM_LOCALID"] = "1";
   variables["SLURM_NODEID"] = "2";
   EXPECT_EQ(read_identity(Environment(variables)).num_local_instances, 2);
 }
@@ -173,6 +175,11 @@ INSTANTIATE_TEST_SUITE_P(
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "soon", "is 'soon', expected a number of seconds"},
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "-1", "is '-1', expected a number of seconds"},
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "nan", "is 'nan', expected a number of seconds"},
+        Change{{},
+               "LOCKSTEP_LOCAL_INSTANCE_INDEX",
+               "2",
+               "is '2', expected a place among the 3 of this host that fits instance 1 of 3"},
+        Change{{}, "LOCKSTEP_LOCAL_INSTANCE_INDEX", "0", "is '0', expected a place among the 3"},
         Change{{}, "LOCKSTEP_JOB_ID", nullptr, "is not set"},
         Change{{}, "LOCKSTEP_RUN_DIR", nullptr, "is not set"}));
 
@@ -184,7 +191,12 @@ INSTANTIATE_TEST_SUITE_P(
         Change{{{"RANK", "0"}}, "WORLD_SIZE", nullptr, "is not set, though RANK is"},
         Change{{{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "LOCAL_WORLD_SIZE", "3", "is '3'"},
         Change{{{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "LOCAL_RANK", "2", "is '2'"},
+        Change{{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
+               "LOCAL_RANK",
+               "1",
+               "is '1', expected a place among the 2 of this host that fits instance 0 of 2"},
         Change{{{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_SIZE", nullptr, "is not set"},
+        Change{{{"OMPI_COMM_WORLD_SIZE", "4"}}, "OMPI_COMM_WORLD_RANK", nullptr, "is not set"},
         Change{{{"OMPI_COMM_WORLD_SIZE", "1"}}, "OMPI_COMM_WORLD_RANK", "1", "is '1'"},
         Change{slurm_task(), "SLURM_PROCID", "7", "is '7', expected a number from 0 to 6"},
         Change{slurm_task(), "SLURM_NODEID", nullptr, "is not set, though SLURM_PROCID is"},

@@ -54,30 +54,35 @@ TEST(MachineTest, CountsNoMoreCoresThanTheQuotaPaysFor) {
   EXPECT_EQ(machine.usable_cores(), 1);
 }
 
-TEST(BindTest, DividesCoresInTheRatioOfTheStages) {
-  EXPECT_THAT(bind(make_machine(8, 4), {1, 1}, BindPolicy::Auto),
-              ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
-  EXPECT_THAT(bind(make_machine(8, 4), {3, 1}, BindPolicy::Core),
-              ElementsAre(ElementsAre(0, 1, 2, 3, 4, 5), ElementsAre(6, 7)));
+TEST(CoresOfDeviceTest, DividesTheCoresIntoNeighbours) {
+  EXPECT_THAT(cores_of_device(0, 3, 16), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(cores_of_device(2, 3, 16), ElementsAre(10, 11, 12, 13, 14, 15));
 }
 
-TEST(BindTest, GivesEveryInstanceACoreHoweverUnevenTheyAre) {
-  EXPECT_THAT(bind(make_machine(3, 3), {1, 1, 98}, BindPolicy::Core),
-              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2)));
-  EXPECT_THAT(bind(make_machine(3, 3), {98, 1, 1}, BindPolicy::Core),
-              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2)));
+TEST(BindTest, BindsInstancesToTheCoresOfTheirDevices) {
+  for (const auto policy : {BindPolicy::Auto, BindPolicy::Core}) {
+    EXPECT_THAT(bind(make_machine(8, 4), {{0}, {1}}, 2, policy),
+                ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
+    EXPECT_THAT(bind(make_machine(8, 4), {{0, 1, 2}, {3}}, 4, policy),
+                ElementsAre(ElementsAre(0, 1, 2, 3, 4, 5), ElementsAre(6, 7)));
+  }
 }
 
-TEST(BindTest, LeavesInstancesFreeWhereThereAreTooFewCores) {
-  EXPECT_THAT(bind(make_machine(2, 2), {1, 1, 1}, BindPolicy::Auto),
-              ElementsAre(IsEmpty(), IsEmpty(), IsEmpty()));
-  EXPECT_THAT(bind(make_machine(2, 2), {1, 1}, BindPolicy::None),
+TEST(BindTest, LeavesInstancesFreeWhereTheyShareDevices) {
+  EXPECT_THAT(bind(make_machine(2, 2), {{0, 1}, {0}}, 2, BindPolicy::Auto),
+              ElementsAre(IsEmpty(), IsEmpty()));
+  EXPECT_THAT(bind(make_machine(2, 2), {{0}, {1}}, 2, BindPolicy::None),
               ElementsAre(IsEmpty(), IsEmpty()));
 }
 
-TEST(BindTest, RefusesToShareACoreWhereACoreEachWasAskedFor) {
+TEST(BindTest, BindsInstancesThatShareDevicesWhereThatWasAskedFor) {
+  EXPECT_THAT(bind(make_machine(2, 2), {{0, 1}, {0}}, 2, BindPolicy::Core),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(0)));
+}
+
+TEST(BindTest, RefusesFewerCoresThanInstancesWhereACoreEachWasAskedFor) {
   try {
-    bind(make_machine(2, 2), {1, 1, 1}, BindPolicy::Core);
+    bind(make_machine(2, 2), {{0}, {1}, {0}}, 2, BindPolicy::Core);
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "bind: 3 instances need a core each, but this host has 2");
@@ -85,10 +90,10 @@ TEST(BindTest, RefusesToShareACoreWhereACoreEachWasAskedFor) {
 }
 
 TEST(BindTest, TakesWholeNumaNodes) {
-  EXPECT_THAT(bind(make_machine(8, 2), {1, 1}, BindPolicy::Numa),
+  EXPECT_THAT(bind(make_machine(8, 2), {{0}, {1}}, 2, BindPolicy::Numa),
               ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
   EXPECT_THAT(
-      bind(make_machine(4, 2), {1, 1, 1, 1}, BindPolicy::Numa),
+      bind(make_machine(4, 2), {{0}, {1}, {2}, {3}}, 4, BindPolicy::Numa),
       ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(2, 3)));
 }
 

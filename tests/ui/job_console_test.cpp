@@ -104,14 +104,43 @@ TEST_F(JobConsoleTest, WritesToASocketWithoutBlocking) {
   EXPECT_THAT(read_available(reader), HasSubstr("xxx"));
 }
 
+TEST_F(JobConsoleTest, WritesToAPipeOfAnotherUserWithoutBlocking) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  ASSERT_EQ(::seteuid(65534), 0);
+  auto console = make({.num_instances = 1});
+  ASSERT_EQ(::seteuid(0), 0);
+  const std::string text = std::string(300'000, 'x') + '\n';
+  console.on(InstanceOutput{0, Stream::Stdout, text, ""});
+  std::string all;
+  EXPECT_THAT(console.blocked_on(), Not(IsEmpty()));
+  while (!console.blocked_on().empty()) {
+    all += out();
+    console.resume();
+  }
+  EXPECT_EQ(all + out(), text);
+}
+
 TEST_F(JobConsoleTest, NoticesThatItsReaderIsGone) {
   ::signal(SIGPIPE, SIG_IGN);
   auto console = make({.num_instances = 1});
+  EXPECT_EQ(console.output_error(), 0);
   out_.read_end.reset();
   console.on(InstanceOutput{0, Stream::Stdout, "x\n", ""});
-  EXPECT_TRUE(console.reader_gone());
-  console.on(events::JobInterrupted{SIGPIPE, events::Seconds(5)});
-  EXPECT_EQ(err(), "");
+  EXPECT_EQ(console.output_error(), EPIPE);
+}
+
+TEST_F(JobConsoleTest, KeepsLinesWholeWhereBothStreamsLeadToOnePipe) {
+  const UniqueFd same(::dup(out_.write_end.get()));
+  JobConsole console({.num_instances = 1}, out_.write_end.get(), same.get());
+  const std::string line = std::string(150'000, 'x') + '\n';
+  console.on(InstanceOutput{0, Stream::Stdout, line, ""});
+  console.on(InstanceOutput{0, Stream::Stderr, "error\n", ""});
+  std::string all;
+  while (!console.blocked_on().empty()) {
+    all += out();
+    console.resume();
+  }
+  EXPECT_EQ(all + out(), line + "error\n");
 }
 
 TEST_F(JobConsoleTest, SaysWhatHappensToTheJob) {
@@ -143,29 +172,36 @@ TEST_F(JobConsoleTest, SaysOnlyWhatMattersWhenQuiet) {
   EXPECT_THAT(err(), HasSubstr("disk nearly full"));
 }
 
-TEST(DescribeFailureTest, NamesCauseLastLinesAndVictims) {
-  events::JobFailed failure;
+TEST(DescribeFailureTest, NamesCauseAndLastLines) {
+  events::InstanceFailed failure;
   failure.instance = 2;
   failure.host = "node7";
   failure.pid = 4711;
   failure.status = {.code = 3};
   failure.run_time = events::Seconds(12.34);
-  failure.last_error_lines = {"Traceback", "ValueError: x"};
-  failure.victims = {{0, {.signal = SIGTERM}}, {1, {.signal = SIGTERM}}, {3, {.code = 7}}};
+  failure.last_error_lines = {"Traceback", "  ValueError: x"};
   EXPECT_EQ(describe(failure),
             "lockstep: instance 2 failed: exit code 3, after 12.3 s (host node7, pid 4711)\n"
             "  its last lines on stderr:\n"
             "  | Traceback\n"
-            "  | ValueError: x\n"
-            "  ended with it: instance 3 (exit code 7), 0-1 (killed by SIGTERM)\n");
+            "  |   ValueError: x\n");
 }
 
 TEST(DescribeFailureTest, ExplainsAKillThatNobodyMeant) {
-  events::JobFailed failure;
+  events::InstanceFailed failure;
   failure.status = {.signal = SIGKILL};
   EXPECT_THAT(describe(failure), HasSubstr("killed by SIGKILL"));
   EXPECT_THAT(describe(failure), HasSubstr("it wrote nothing to stderr"));
   EXPECT_THAT(describe(failure), HasSubstr("ran out of memory"));
+}
+
+TEST(DescribeFailureTest, ListsTheVictimsInOneLine) {
+  const events::ExitStatus terminated{.signal = SIGTERM};
+  EXPECT_EQ(
+      describe(events::VictimsEnded{
+          2, {{0, terminated}, {1, terminated}, {3, events::ExitStatus{.code = 7}}, {4, {}}}}),
+      "lockstep: ended with instance 2: 3 (exit code 7), 0-1 (killed by SIGTERM), "
+      "4 (still there)\n");
 }
 
 /// A console on a terminal of 20 columns.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "lockstep/base/error.h"
@@ -62,6 +63,15 @@ int numa_node_of(hwloc_topology_t topology, hwloc_const_cpuset_t cpus) {
   return 0;
 }
 
+/// A process that may use node 1 alone sees one node.
+void number_nodes_densely(std::vector<topology::Core>& cores) {
+  std::map<int, int> numbers;
+  for (const auto& core : cores) numbers[core.numa_node] = 0;
+  int next = 0;
+  for (auto& [node, number] : numbers) number = next++;
+  for (auto& core : cores) core.numa_node = numbers[core.numa_node];
+}
+
 std::vector<topology::Core> cores_of(hwloc_topology_t topology) {
   const auto allowed = allowed_cpus(topology);
   // Some virtual machines tell of no cores, only of processing units.
@@ -75,6 +85,7 @@ std::vector<topology::Core> cores_of(hwloc_topology_t topology) {
     if (hwloc_bitmap_iszero(usable.get()) != 0) continue;
     cores.push_back({numa_node_of(topology, core->cpuset), to_numbers(usable.get())});
   }
+  number_nodes_densely(cores);
   std::stable_sort(cores.begin(), cores.end(),
                    [](const auto& a, const auto& b) { return a.numa_node < b.numa_node; });
   return cores;
@@ -82,7 +93,12 @@ std::vector<topology::Core> cores_of(hwloc_topology_t topology) {
 
 /// This process's group in the version 2 hierarchy: the line "0::/path".
 std::string own_cgroup() {
-  const auto text = read_file("/proc/self/cgroup");
+  std::string text;
+  try {
+    text = read_file("/proc/self/cgroup");
+  } catch (const Error&) {
+    return "/";  // a kernel without control groups
+  }
   for (const auto line : split(text, '\n')) {
     if (line.substr(0, 3) == "0::") return std::string(line.substr(3));
   }

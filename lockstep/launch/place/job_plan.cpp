@@ -47,20 +47,9 @@ std::pair<std::string, std::string> parse_variable(const std::string& text) {
   return {std::move(name), text.substr(equals + 1)};
 }
 
-/// The cores of each instance, in the order of the instances.
-std::vector<std::vector<int>> bind_all(const Placement& placement, const Machine& machine,
-                                       topology::BindPolicy policy) {
-  std::vector<std::vector<int>> cores;
-  for (std::size_t host = 0; host < placement.hosts.size(); ++host) {
-    std::vector<int> stages;
-    for (const auto& place : placement.on_host(static_cast<int>(host))) {
-      stages.push_back(place.replicas.count * placement.shape.devices_per_replica);
-    }
-    if (stages.empty()) continue;
-    auto local = topology::bind(machine, stages, policy);
-    std::move(local.begin(), local.end(), std::back_inserter(cores));
-  }
-  return cores;
+int devices_of(const JobPlan& plan, int host) {
+  return topology::devices_on_host(plan.usable_cores, plan.threads_per_device,
+                                   plan.placement.stages_on_host(host));
 }
 
 std::vector<int> cpus_of(const std::vector<int>& cores, const Machine& machine) {
@@ -73,11 +62,28 @@ std::vector<int> cpus_of(const std::vector<int>& cores, const Machine& machine) 
   return cpus;
 }
 
-topology::Identity identify(const JobPlan& plan, const topology::InstancePlace& place,
-                            int usable_cores) {
+/// Fills in the cores of each instance, host by host.
+void bind_all(JobPlan& plan, const Machine& machine, topology::BindPolicy policy) {
+  for (std::size_t host = 0; host < plan.placement.hosts.size(); ++host) {
+    const auto local = plan.placement.on_host(static_cast<int>(host));
+    if (local.empty()) continue;
+    std::vector<std::vector<int>> device_ids;
+    for (const auto& place : local) {
+      device_ids.push_back(
+          plan.instances[static_cast<std::size_t>(place.instance)].identity.device_ids);
+    }
+    const auto cores =
+        topology::bind(machine, device_ids, devices_of(plan, static_cast<int>(host)), policy);
+    for (std::size_t i = 0; i < local.size(); ++i) {
+      auto& instance = plan.instances[static_cast<std::size_t>(local[i].instance)];
+      instance.cores = cores[i];
+      instance.cpus = cpus_of(cores[i], machine);
+    }
+  }
+}
+
+topology::Identity identify(const JobPlan& plan, const topology::InstancePlace& place) {
   const auto& placement = plan.placement;
-  const int devices = topology::devices_on_host(usable_cores, plan.threads_per_device,
-                                                placement.stages_on_host(place.host));
   topology::Identity identity;
   identity.launched_by = topology::LaunchedBy::Lockstep;
   identity.instance = place.instance;
@@ -87,7 +93,8 @@ topology::Identity identify(const JobPlan& plan, const topology::InstancePlace& 
   identity.num_replicas = placement.shape.replicas;
   identity.local_replicas = place.replicas;
   identity.devices_per_replica = placement.shape.devices_per_replica;
-  identity.device_ids = topology::device_ids(placement, place.instance, devices);
+  identity.device_ids =
+      topology::device_ids(placement, place.instance, devices_of(plan, place.host));
   identity.threads_per_device = plan.threads_per_device;
   return identity;
 }
@@ -102,28 +109,23 @@ JobPlan plan_job(const RunOptions& options, std::vector<topology::Host> hosts,
       std::move(hosts), {.replicas = options.num_replicas.value_or(options.num_instances),
                          .instances = options.num_instances,
                          .devices_per_replica = options.devices_per_replica});
-  const int cores = machine.usable_cores();
-  plan.threads_per_device =
-      options.threads_per_device.value_or(topology::threads_per_device(cores, plan.placement));
+  plan.usable_cores = machine.usable_cores();
+  plan.threads_per_device = options.threads_per_device.value_or(
+      topology::threads_per_device(plan.usable_cores, plan.placement));
   for (const auto& variable : options.environment) {
     plan.environment.push_back(parse_variable(variable));
   }
-
-  const auto bound_cores = bind_all(plan.placement, machine, options.bind);
   for (const auto& place : plan.placement.instances) {
     PlannedInstance instance;
-    instance.identity = identify(plan, place, cores);
+    instance.identity = identify(plan, place);
     instance.identity.stall_timeout = options.stall_timeout;
     if (!options.cache_path.empty()) {
       instance.identity.cache_path = std::filesystem::absolute(options.cache_path).string();
     }
     instance.host = plan.placement.hosts[static_cast<std::size_t>(place.host)].name;
-    instance.cores = bound_cores[static_cast<std::size_t>(place.instance)];
-    instance.cpus = cpus_of(instance.cores, machine);
     plan.instances.push_back(std::move(instance));
-    const int threads = plan.placement.stages_on_host(place.host) * plan.threads_per_device;
-    plan.more_threads_than_cores = plan.more_threads_than_cores || threads > cores;
   }
+  bind_all(plan, machine, options.bind);
   return plan;
 }
 

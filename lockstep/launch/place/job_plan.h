@@ -42,7 +42,7 @@ struct PlannedInstance {
 struct JobPlan {
   topology::Placement placement;
   int threads_per_device = 1;
-  bool more_threads_than_cores = false;
+  int usable_cores = 1;  ///< of each host
   std::vector<PlannedInstance> instances;
   std::vector<std::pair<std::string, std::string>> environment;  ///< from `--env`
 };

@@ -84,8 +84,8 @@ std::string find_program(const std::string& name, const topology::Environment& e
     return *found;
   }
   if (refused_path) throw refused(*refused_path);
-  const bool is_here =
-      name.find('/') == std::string::npos && look_at("./" + name) != Candidate::Missing;
+  const bool is_here = !name.empty() && name.find('/') == std::string::npos &&
+                       look_at("./" + name) != Candidate::Missing;
   throw Error(ErrorKind::NotFound, fmt::format("run: program '{}' was not found", name),
               is_here ? fmt::format("./{}, since this folder is not in PATH", name)
                       : "check the name, or give the path of the program");

@@ -1,5 +1,7 @@
 #include "lockstep/launch/start/instance_environment.h"
 
+#include "lockstep/base/strings.h"
+
 namespace lockstep::launch {
 
 topology::Environment instance_environment(const JobPlan& plan, const PlannedInstance& instance,
@@ -15,7 +17,11 @@ topology::Environment instance_environment(const JobPlan& plan, const PlannedIns
 
   environment.set_if_absent("OMP_NUM_THREADS", std::to_string(plan.threads_per_device));
   // Threads that spin while they wait take the core from the ones they wait for.
-  if (plan.more_threads_than_cores) environment.set_if_absent("OMP_WAIT_POLICY", "passive");
+  const auto threads = parse_integer(*environment.get("OMP_NUM_THREADS"));
+  const int host = plan.placement.instances[static_cast<std::size_t>(identity.instance)].host;
+  if (threads.value_or(1) * plan.placement.stages_on_host(host) > plan.usable_cores) {
+    environment.set_if_absent("OMP_WAIT_POLICY", "passive");
+  }
   return environment;
 }
 

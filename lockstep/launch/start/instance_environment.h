@@ -17,7 +17,7 @@ struct JobContext {
 };
 
 /// The variables of one instance: the launcher's, those of `--env`, the contract, and the number
-/// of threads for OpenMP and the BLAS where the user has not said one.
+/// of threads for OpenMP where the user has not said one. OpenBLAS follows OpenMP's.
 topology::Environment instance_environment(const JobPlan& plan, const PlannedInstance& instance,
                                            const JobContext& context, int restart_count);
 

@@ -30,11 +30,16 @@ UniqueFd open_folder(const std::string& path) {
 
 /// The folder that holds the folders of all this user's jobs.
 std::string choose_parent(const topology::Environment& environment) {
-  if (const auto runtime = environment.get("XDG_RUNTIME_DIR");
-      runtime && ::access(runtime->c_str(), W_OK | X_OK) == 0) {
-    return *runtime + "/lockstep";
+  // Under sudo the runtime directory may still be that of the user who called it.
+  const auto runtime = environment.get("XDG_RUNTIME_DIR").value_or("");
+  struct stat info {};
+  if (::stat(runtime.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::getuid()) {
+    return fs::absolute(runtime + "/lockstep").string();
   }
-  return fmt::format("{}/lockstep-{}", environment.get("TMPDIR").value_or("/tmp"), ::getuid());
+  const auto temporary = environment.get("TMPDIR").value_or("");
+  return fs::absolute(
+             fmt::format("{}/lockstep-{}", temporary.empty() ? "/tmp" : temporary, ::getuid()))
+      .string();
 }
 
 void make_private_folder(const std::string& path) {

@@ -84,6 +84,12 @@ events::ExitStatus to_exit_status(int wait_status) {
   return {.code = WEXITSTATUS(wait_status)};
 }
 
+std::vector<ProcessEntry> kill_descendants() {
+  auto processes = descendants_of(::getpid());
+  signal_all(processes, SIGKILL);
+  return processes;
+}
+
 void signal_all(const std::vector<ProcessEntry>& processes, int signal) {
   for (const auto& process : processes) {
     const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));

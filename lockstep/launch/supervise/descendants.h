@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,14 @@ std::vector<ProcessEntry> descendants_of(pid_t root);
 
 /// What `waitpid` tells of a process's end.
 events::ExitStatus to_exit_status(int wait_status);
+
+/// A process that forks while it is being killed leaves a child to kill in the next round.
+inline constexpr std::chrono::milliseconds kKillInterval{20};
+/// What SIGKILL has not ended by then hangs in the kernel.
+inline constexpr std::chrono::milliseconds kUnkillable{10'000};
+
+/// Kills all processes below this one, and returns those that it found alive.
+std::vector<ProcessEntry> kill_descendants();
 
 /// Sends a signal to each, never to a stranger that has got a dead one's number since.
 void signal_all(const std::vector<ProcessEntry>& processes, int signal);

@@ -3,31 +3,46 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "lockstep/base/strings.h"
+#include <utility>
 
 namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{64} * 1024;
 constexpr int kBlocksPerTurn = 4;
-constexpr std::size_t kTailBytes = std::size_t{8} * 1024;
 
 }  // namespace
 
-void Tail::add(std::string_view lines) {
-  if (lines.size() > kTailBytes) lines.remove_prefix(lines.size() - kTailBytes);
-  if (text_.size() + lines.size() > 2 * kTailBytes) text_.erase(0, text_.size() - kTailBytes);
-  text_ += lines;
+void Tail::add(std::string_view text) {
+  // Of a long text only the end can matter: lines before the last kLines are skipped unseen.
+  std::size_t begin = text.size();
+  for (std::size_t lines = 0; begin > 0 && lines <= kLines; ++lines) {
+    const auto feed = text.rfind('\n', begin - 1);
+    begin = feed == std::string_view::npos ? 0 : feed;
+  }
+  if (begin > 0) {
+    unfinished_.clear();
+    text.remove_prefix(begin + 1);
+  }
+  for (auto feed = text.find('\n'); feed != std::string_view::npos; feed = text.find('\n')) {
+    unfinished_ += text.substr(0, std::min(feed, kLineBytes + 1));
+    lines_.push_back(std::exchange(unfinished_, {}));
+    text.remove_prefix(feed + 1);
+  }
+  if (unfinished_.size() <= kLineBytes) unfinished_ += text.substr(0, kLineBytes + 1);
+  while (lines_.size() > kLines) lines_.pop_front();
 }
 
 std::vector<std::string> Tail::lines() const {
-  std::vector<std::string> lines;
-  for (const auto line : split(trim(text_), '\n')) lines.emplace_back(line);
-  if (lines.size() > kLines) lines.erase(lines.begin(), lines.end() - kLines);
-  if (lines.size() == 1 && lines.front().empty()) lines.clear();
+  std::vector<std::string> lines(lines_.begin(), lines_.end());
+  if (!unfinished_.empty()) lines.push_back(unfinished_);
+  if (lines.size() > kLines) lines.erase(lines.begin());
+  for (auto& line : lines) {
+    if (line.size() > kLineBytes) line.replace(kLineBytes, std::string::npos, "…");
+  }
   return lines;
 }
 

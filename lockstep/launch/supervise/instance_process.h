@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,16 +13,19 @@
 
 namespace lockstep::launch {
 
-/// The last lines of a stream, for the report of a failure.
+/// The last lines of a stream, for the report of a failure. Very long ones are cut.
 class Tail {
  public:
   static constexpr std::size_t kLines = 10;
+  static constexpr std::size_t kLineBytes = 1000;
 
-  void add(std::string_view lines);
+  void add(std::string_view text);
+  /// An unfinished line counts as one.
   std::vector<std::string> lines() const;
 
  private:
-  std::string text_;
+  std::deque<std::string> lines_;
+  std::string unfinished_;
 };
 
 /// One output stream of an instance, on its way from the pipe to the sink and to a file.
@@ -34,8 +38,8 @@ class OutputStream {
   /// To be polled; -1 once the stream has ended.
   int fd() const noexcept { return pipe_.get(); }
 
-  /// Passes on what there is, up to a bound that keeps the streams taking turns. Returns whether
-  /// there may be more.
+  /// Passes on what there is, up to as much as a pipe holds, so that the streams take turns.
+  /// Returns whether there may be more.
   bool forward(events::JobSink& sink);
 
   /// Passes on a last unfinished line. No more is read.
@@ -61,6 +65,7 @@ struct InstanceProcess {
   using Clock = std::chrono::steady_clock;
 
   int instance = 0;
+  std::string host;
   pid_t pid = 0;
   Clock::time_point started;
   Clock::time_point ended;

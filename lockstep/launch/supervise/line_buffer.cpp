@@ -31,13 +31,18 @@ void LineBuffer::append_pending(std::string_view bytes) {
   const bool at_start = pending_.back() == '\r';
   const std::string text(shown(pending_));
   pending_ = at_start ? text + '\r' : '\r' + text;
+  pending_returns_ = true;
+}
+
+std::string_view LineBuffer::progress() const {
+  return pending_returns_ ? shown(pending_) : std::string_view{};
 }
 
 LineBuffer::Text LineBuffer::add(std::string_view bytes) {
   const auto last_feed = bytes.rfind('\n');
   if (last_feed == std::string_view::npos) {
     append_pending(bytes);
-    return {{}, has_return(pending_) ? shown(pending_) : std::string_view{}};
+    return {{}, progress()};
   }
 
   auto finished = bytes.substr(0, last_feed + 1);
@@ -60,8 +65,9 @@ LineBuffer::Text LineBuffer::add(std::string_view bytes) {
     }
     lines = ready_;
   }
+  pending_returns_ = false;
   append_pending(bytes.substr(last_feed + 1));
-  return {lines, has_return(pending_) ? shown(pending_) : std::string_view{}};
+  return {lines, progress()};
 }
 
 LineBuffer::Text LineBuffer::finish() {

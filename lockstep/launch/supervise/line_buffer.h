@@ -27,8 +27,11 @@ class LineBuffer {
   void append_finished(std::string_view line);
   void append_pending(std::string_view bytes);
 
-  std::string pending_;  ///< the line that is not finished yet
-  std::string ready_;    ///< finished lines, where they cannot be taken from the input as they are
+  std::string_view progress() const;
+
+  std::string pending_;           ///< the line that is not finished yet
+  bool pending_returns_ = false;  ///< whether there was a carriage return in it
+  std::string ready_;  ///< finished lines, where they cannot be taken from the input as they are
 };
 
 }  // namespace lockstep::launch

@@ -1,6 +1,5 @@
 #include "lockstep/launch/supervise/supervisor.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,87 +10,64 @@
 #include <cerrno>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/start/spawn.h"
 #include "lockstep/launch/supervise/descendants.h"
 
 namespace lockstep::launch {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 /// How long the true cause of a failure may be seen later than its victims.
 constexpr milliseconds kVictimPatience{1000};
-/// A process that forks while it is being killed leaves a child to kill in the next round.
-constexpr milliseconds kKillInterval{20};
-/// What SIGKILL has not ended by then hangs in the kernel.
-constexpr milliseconds kUnkillable{10'000};
 /// `timeout` and some shells send a signal to us and to our group: that is one, not two.
 constexpr milliseconds kSameSignal{100};
-constexpr int kPipeBytes = 256 * 1024;
 
-UniqueFd open_log(const std::string& folder, int instance, const char* stream, bool first_start) {
-  if (folder.empty()) return {};
-  const auto path = fmt::format("{}/instance-{}.{}", folder, instance, stream);
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (first_start ? O_TRUNC : 0);
-  UniqueFd file(::open(path.c_str(), flags, 0666));
-  if (!file) throw io_error("run: --log-dir: " + path);
-  return file;
+Clock::time_point after(Clock::time_point begin, events::Seconds delay) {
+  return begin + std::chrono::duration_cast<Clock::duration>(delay);
 }
 
-/// Two pipes and two logs for each instance add up. Returns the limit as it was.
-rlimit allow_more_descriptors() {
-  rlimit original{};
-  ::getrlimit(RLIMIT_NOFILE, &original);
-  const rlimit most{original.rlim_max, original.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &most);
-  return original;
+/// For poll: until the deadline, or for ever.
+int milliseconds_until(const std::optional<Clock::time_point>& deadline) {
+  if (!deadline) return -1;
+  const auto left = std::chrono::ceil<milliseconds>(*deadline - Clock::now());
+  return static_cast<int>(std::max(milliseconds(0), left).count());
 }
 
-/// A pipe whose reading end does not block us, while its writing end is an ordinary one.
-Pipe make_output_pipe() {
-  auto pipe = make_pipe();
-  ::fcntl(pipe.read_end.get(), F_SETFL, O_NONBLOCK);
-  ::fcntl(pipe.read_end.get(), F_SETPIPE_SZ, kPipeBytes);  // fewer switches; a wish, not a need
-  return pipe;
-}
-
-/// Instance 0 reads what the launcher was given. A terminal stays with the shell: a process outside
-/// the foreground group that read from it would be stopped.
-UniqueFd open_stdin(int instance) {
-  if (instance == 0 && ::isatty(STDIN_FILENO) == 0) {
-    if (UniqueFd own(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)); own) return own;
-  }
-  return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+bool is_ending_signal(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
 
 }  // namespace
 
-Supervisor::Supervisor(const JobPlan& plan, const JobContext& context, SupervisorOptions options,
-                       Signals& signals, events::JobSink& sink)
-    : plan_(plan),
-      context_(context),
-      options_(std::move(options)),
-      signals_(signals),
-      sink_(sink),
-      original_descriptors_(allow_more_descriptors()) {}
+Supervisor::Supervisor(const JobPlan& plan, const InstanceStarter& starter,
+                       const SupervisorOptions& options, Signals& signals, events::JobSink& sink)
+    : plan_(plan), starter_(starter), options_(options), signals_(signals), sink_(sink) {}
 
 int Supervisor::run() {
   for (int restart = 0;; ++restart) {
-    const int code = run_attempt(restart);
-    const bool goes_on = failed_ && !interrupted_by_ && !warden_gone_ && !sink_.reader_gone();
-    if (!goes_on || restart == options_.max_restarts) return code;
+    run_attempt(restart);
+    const bool may_go_on = !interrupted_by_ && !warden_gone_ && sink_.output_error() == 0;
+    if (!attempt_.failed || !may_go_on || restart == options_.max_restarts) break;
     sink_.on(events::JobRestarting{restart + 1, options_.max_restarts});
   }
+  wait_for_reader();
+  return exit_code();
 }
 
-int Supervisor::run_attempt(int restart_count) {
-  phase_ = Phase::Running;
-  deadline_.reset();
-  leftovers_told_ = false;
-  verdict_ = {};
-  failed_.reset();
+/// A failure decides, whatever came after it; then what ended the job from outside.
+int Supervisor::exit_code() const {
+  if (attempt_.failed) {
+    return attempt_.instances[static_cast<std::size_t>(*attempt_.failed)].status->shell_code();
+  }
+  const int output_error = sink_.output_error();
+  if (output_error == EPIPE) return 128 + SIGPIPE;
+  if (output_error != 0) return lockstep::exit_code(ErrorKind::Io);
+  return interrupted_by_ ? 128 + *interrupted_by_ : 0;
+}
 
-  children_left_ = true;
+void Supervisor::run_attempt(int restart_count) {
+  attempt_ = {};
   std::optional<Error> start_error;
   try {
     start_instances(restart_count);
@@ -99,67 +75,32 @@ int Supervisor::run_attempt(int restart_count) {
     start_error = error;
     begin_killing();
   }
-  while (children_left_) wait_for_something();
+  while (attempt_.children_left) wait_for_something();
   finish_output();
   if (start_error) throw *start_error;
-
-  if (interrupted_by_) return 128 + *interrupted_by_;
-  if (!failed_) return 0;
-  report_failure();
-  return instances_[static_cast<std::size_t>(*failed_)].status->shell_code();
+  if (attempt_.failed) report_victims();
 }
 
 void Supervisor::start_instances(int restart_count) {
-  instances_.clear();
-  instances_.reserve(plan_.instances.size());
+  attempt_.instances.reserve(plan_.instances.size());
   for (const auto& planned : plan_.instances) {
-    instances_.push_back(start_instance(planned, restart_count));
+    attempt_.instances.push_back(starter_.start(planned, restart_count));
+    const auto& process = attempt_.instances.back();
+    attempt_.deaths.add(process.pid);
+    sink_.on(events::InstanceStarted{process.instance, process.host, process.pid, planned.cpus});
   }
-}
-
-InstanceProcess Supervisor::start_instance(const PlannedInstance& planned, int restart_count) {
-  const int instance = planned.identity.instance;
-  auto output = make_output_pipe();
-  auto error = make_output_pipe();
-  const auto input = open_stdin(instance);
-  const bool first_start = restart_count == 0;
-  auto output_log = open_log(options_.log_dir, instance, "stdout", first_start);
-  auto error_log = open_log(options_.log_dir, instance, "stderr", first_start);
-
-  auto spawned = spawn({
-      .program = options_.program,
-      .arguments = options_.arguments,
-      .environment = instance_environment(plan_, planned, context_, restart_count).to_strings(),
-      .stdin_fd = input.get(),
-      .stdout_fd = output.write_end.get(),
-      .stderr_fd = error.write_end.get(),
-      .cpus = planned.cpus,
-      .signal_mask = signals_.original_mask(),
-      .descriptors = original_descriptors_,
-  });
-  spawned.wait_until_executing(options_.program);
-  sink_.on(events::InstanceStarted{instance, planned.host, spawned.pid(), planned.cpus});
-
-  return {.instance = instance,
-          .pid = spawned.pid(),
-          .started = Clock::now(),
-          .ended = {},
-          .status = std::nullopt,
-          .standard_output = {instance, events::Stream::Stdout, options_.stdout_mode,
-                              std::move(output.read_end), std::move(output_log)},
-          .standard_error = {instance, events::Stream::Stderr, options_.stderr_mode,
-                             std::move(error.read_end), std::move(error_log)}};
 }
 
 void Supervisor::wait_for_something() {
   std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0},
-                          {warden_gone_ ? -1 : options_.warden, POLLIN, 0}};
+                          {warden_gone_ ? -1 : options_.warden, POLLIN, 0},
+                          {attempt_.deaths.fd(), POLLIN, 0}};
   std::vector<OutputStream*> streams;
   const auto blocked_on = sink_.blocked_on();
   for (const int fd : blocked_on) fds.push_back({fd, POLLOUT, 0});
   const auto first_stream = fds.size();
   if (blocked_on.empty()) {
-    for (auto& process : instances_) {
+    for (auto& process : attempt_.instances) {
       for (auto* stream : process.streams()) {
         if (stream->fd() < 0) continue;
         fds.push_back({stream->fd(), POLLIN, 0});
@@ -167,143 +108,148 @@ void Supervisor::wait_for_something() {
       }
     }
   }
-  ::poll(fds.data(), fds.size(), static_cast<int>(time_to_wait().count()));
+  ::poll(fds.data(), fds.size(), milliseconds_until(attempt_.deadline));
 
   if (fds[1].revents != 0) {
     warden_gone_ = true;
     begin_killing();
   }
+  if (fds[2].revents != 0) reap();
+  while (const auto signal = signals_.take()) handle_signal(*signal);
+  act_on_time();
+
   sink_.resume();
   for (std::size_t i = 0; i < streams.size() && sink_.blocked_on().empty(); ++i) {
     if (fds[first_stream + i].revents != 0) streams[i]->forward(sink_);
   }
-  if (sink_.reader_gone() && phase_ == Phase::Running) interrupt(SIGPIPE);
-  while (const auto signal = signals_.take()) handle_signal(*signal);
-  act_on_time();
-}
-
-milliseconds Supervisor::time_to_wait() const {
-  if (!deadline_) return milliseconds(-1);
-  const auto left = std::chrono::ceil<milliseconds>(*deadline_ - Clock::now());
-  return std::max(milliseconds(0), left);
+  if (sink_.output_error() != 0 && attempt_.phase == Phase::Running) begin_ending();
 }
 
 void Supervisor::handle_signal(int signal) {
+  if (is_ending_signal(signal)) return interrupt(signal);
   switch (signal) {
     case SIGCHLD:
+      warn_of_stopped_instances();
       return reap();
-    case SIGINT:
-    case SIGTERM:
-    case SIGHUP:
-      return interrupt(signal);
-    case SIGQUIT:
-      interrupted_by_ = interrupted_by_.value_or(signal);
-      return begin_killing();
     case SIGTSTP:
     case SIGCONT:
       return signal_groups(signal);
     default:
-      // SIGUSR1 and SIGUSR2 mean what the program makes of them, and would end its helpers.
-      for (const auto& process : instances_) {
-        if (process.running()) ::kill(process.pid, signal);
-      }
+      return signal_instances(signal);
   }
 }
 
-/// The first time gently, the second time at once.
+/// The first time gently, the second time at once. SIGQUIT is never gentle.
 void Supervisor::interrupt(int signal) {
   if (interrupted_by_ && Clock::now() - interrupted_at_ < kSameSignal) return;
-  const bool again = interrupted_by_.has_value() || phase_ != Phase::Running;
-  const auto grace = again ? events::Seconds(0) : options_.grace_period;
-  interrupted_by_ = interrupted_by_.value_or(signal);
+  const bool kill = interrupted_by_.has_value() || signal == SIGQUIT;
+  if (!interrupted_by_) interrupted_by_ = signal;
   interrupted_at_ = Clock::now();
-  ++interrupts_;
-  sink_.on(events::JobInterrupted{signal, grace});
-  if (again) {
+  sink_.on(events::JobInterrupted{signal, kill ? events::Seconds(0) : options_.grace_period});
+  if (kill) {
     begin_killing();
-  } else {
+  } else if (attempt_.phase == Phase::Running) {
     begin_ending();
   }
 }
 
 void Supervisor::reap() {
-  while (true) {
-    int wait_status = 0;
-    const pid_t pid = ::waitpid(-1, &wait_status, WNOHANG);
-    if (pid < 0 && errno == EINTR) continue;
-    children_left_ = pid >= 0;
-    if (pid <= 0) break;
-    note_exit(pid, wait_status);
-  }
-  if (phase_ == Phase::Running) judge();
-  if (children_left_ && !any_instance_running()) end_leftovers();
+  for (const auto& death : attempt_.deaths.take()) note_death(death);
+  attempt_.children_left = attempt_.deaths.reap_others();
+  if (attempt_.phase == Phase::Running) judge();
+  if (attempt_.children_left && !any_instance_running()) end_leftovers();
 }
 
-void Supervisor::note_exit(pid_t pid, int wait_status) {
-  for (auto& process : instances_) {
-    if (process.pid != pid || !process.running()) continue;
-    process.status = to_exit_status(wait_status);
+void Supervisor::note_death(const DeathWatch::Death& death) {
+  for (auto& process : attempt_.instances) {
+    if (process.pid != death.pid) continue;
+    process.status = death.status;
     process.ended = Clock::now();
-    if (phase_ == Phase::Running) verdict_.add(process.instance, *process.status);
-    return;
+    if (attempt_.phase == Phase::Running) attempt_.verdict.add(process.instance, death.status);
   }
 }
 
-/// Decides whether the job has failed, once all exits that are known have been noted.
+/// The kernel stops a process that reads a terminal which is not its own. It would wait for ever.
+void Supervisor::warn_of_stopped_instances() {
+  for (const auto& process : attempt_.instances) {
+    siginfo_t info{};
+    const auto pid = static_cast<id_t>(process.pid);
+    if (!process.running() || ::waitid(P_PID, pid, &info, WSTOPPED | WNOHANG) != 0) continue;
+    if (info.si_pid == 0 || (info.si_status != SIGTTIN && info.si_status != SIGTTOU)) continue;
+    sink_.on(events::Warning{fmt::format(
+        "instance {} (pid {}) is stopped: it uses the terminal, which instances may not; "
+        "hand it its input through a file or a pipe",
+        process.instance, process.pid)});
+  }
+}
+
+/// Decides whether the job has failed, once all deaths that are known have been noted.
 void Supervisor::judge() {
-  if (verdict_.cause() || !any_instance_running()) {
-    failed_ = verdict_.best_guess();
-    if (failed_) begin_ending();
-  } else if (verdict_.waiting_for_cause() && !deadline_) {
-    deadline_ = Clock::now() + kVictimPatience;
+  const auto& verdict = attempt_.verdict;
+  if (verdict.cause() || (verdict.best_guess() && !any_instance_running())) {
+    fail(*verdict.best_guess());
+  } else if (verdict.waiting_for_cause() && !attempt_.deadline) {
+    attempt_.deadline = Clock::now() + kVictimPatience;
   }
 }
 
 void Supervisor::act_on_time() {
-  if (!deadline_ || Clock::now() < *deadline_) return;
-  switch (phase_) {
+  if (!attempt_.deadline || Clock::now() < *attempt_.deadline) return;
+  switch (attempt_.phase) {
     case Phase::Running:
-      failed_ = verdict_.best_guess();
-      return begin_ending();
+      return fail(*attempt_.verdict.best_guess());
     case Phase::Ending:
       return begin_killing();
     case Phase::Killing:
       break;
   }
-  const auto stubborn = descendants_of(::getpid());
-  signal_all(stubborn, SIGKILL);
-  deadline_ = Clock::now() + kKillInterval;
-  if (Clock::now() < give_up_ || stubborn.empty()) return;
+  const auto stubborn = kill_descendants();
+  attempt_.deadline = Clock::now() + kKillInterval;
+  if (Clock::now() < attempt_.give_up || stubborn.empty()) return;
   for (const auto& process : stubborn) {
     sink_.on(events::Warning{fmt::format("{} (pid {}, state {}) does not end on SIGKILL",
                                          process.name, process.pid, process.state)});
   }
-  children_left_ = false;
+  attempt_.children_left = false;
+}
+
+/// Names the culprit at once: what it wrote last has arrived, and the others may take their time.
+void Supervisor::fail(int instance) {
+  auto& cause = attempt_.instances[static_cast<std::size_t>(instance)];
+  attempt_.failed = instance;
+  for (auto* stream : cause.streams()) stream->forward(sink_);
+  sink_.on(events::InstanceFailed{.instance = instance,
+                                  .host = cause.host,
+                                  .pid = cause.pid,
+                                  .status = *cause.status,
+                                  .run_time = cause.ended - cause.started,
+                                  .last_error_lines = cause.standard_error.tail().lines()});
+  begin_ending();
 }
 
 void Supervisor::begin_ending() {
-  phase_ = Phase::Ending;
-  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.grace_period);
+  attempt_.phase = Phase::Ending;
+  attempt_.deadline = after(Clock::now(), options_.grace_period);
   signal_groups(SIGTERM);
   signal_groups(SIGCONT);  // one that is stopped could not end
 }
 
 void Supervisor::begin_killing() {
-  if (phase_ == Phase::Killing) return;
-  phase_ = Phase::Killing;
-  give_up_ = Clock::now() + kUnkillable;
-  deadline_ = Clock::now();
+  if (attempt_.phase == Phase::Killing) return;
+  attempt_.phase = Phase::Killing;
+  attempt_.give_up = Clock::now() + kUnkillable;
+  attempt_.deadline = Clock::now();
   reap();
   act_on_time();
 }
 
 /// Every instance has ended, but processes that they started have not.
 void Supervisor::end_leftovers() {
-  if (leftovers_told_) return;
-  leftovers_told_ = true;
+  if (attempt_.leftovers_told || attempt_.phase == Phase::Killing) return;
   const auto leftovers = descendants_of(::getpid());
   if (leftovers.empty()) return;
-  if (phase_ == Phase::Running) {
+  attempt_.leftovers_told = true;
+  if (attempt_.phase == Phase::Running) {
     events::LeftoversEnded event;
     for (const auto& process : leftovers) {
       event.processes.push_back(fmt::format("{} (pid {})", process.name, process.pid));
@@ -315,54 +261,71 @@ void Supervisor::end_leftovers() {
   signal_all(leftovers, SIGCONT);
 }
 
-void Supervisor::signal_groups(int signal) {
-  for (const auto& process : instances_) {
+/// With the helpers that they have started, as a terminal's signals would.
+void Supervisor::signal_groups(int signal) const {
+  for (const auto& process : attempt_.instances) {
     if (process.running()) ::kill(-process.pid, signal);
+  }
+}
+
+/// Without their helpers: SIGUSR1 and SIGUSR2 mean what the program makes of them, and would end
+/// those.
+void Supervisor::signal_instances(int signal) const {
+  for (const auto& process : attempt_.instances) {
+    if (process.running()) ::kill(process.pid, signal);
   }
 }
 
 /// Nobody is left to write, so what is in the pipes is all.
 void Supervisor::finish_output() {
-  const int interrupts_before = interrupts_;
-  const auto patience =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.grace_period);
-  const auto is_reader_worth_waiting_for = [&] {
-    if (warden_gone_ || sink_.reader_gone() || interrupts_ > interrupts_before) return false;
-    return !interrupted_by_ || Clock::now() < patience;
-  };
-  const auto wait_for_reader = [&] {
-    while (!sink_.blocked_on().empty() && is_reader_worth_waiting_for()) {
-      deadline_ = patience;
-      wait_for_something();
-    }
-  };
-  for (auto& process : instances_) {
+  for (auto& process : attempt_.instances) {
     for (auto* stream : process.streams()) {
-      while (stream->forward(sink_)) wait_for_reader();
-      if (stream->fd() >= 0) stream->finish(sink_);
+      do {
+        wait_for_reader();
+      } while (stream->forward(sink_));
+      stream->finish(sink_);
     }
   }
   wait_for_reader();
 }
 
-void Supervisor::report_failure() {
-  const auto& cause = instances_[static_cast<std::size_t>(*failed_)];
-  events::JobFailed event;
-  event.instance = cause.instance;
-  event.host = plan_.instances[static_cast<std::size_t>(*failed_)].host;
-  event.pid = cause.pid;
-  event.status = *cause.status;
-  event.run_time = cause.ended - cause.started;
-  event.last_error_lines = cause.standard_error.tail().lines();
-  for (const auto& process : instances_) {
-    if (process.instance == cause.instance || process.status->success()) continue;
-    event.victims.push_back({process.instance, *process.status});
+/// No process of the job is left: only whoever reads our output may keep us, until we are told not
+/// to wait, or the grace period of an interrupted job is over.
+void Supervisor::wait_for_reader() {
+  while (waits_for_reader_ && !warden_gone_ && sink_.output_error() == 0) {
+    const auto blocked_on = sink_.blocked_on();
+    if (blocked_on.empty()) return;
+    std::optional<Clock::time_point> deadline;
+    if (interrupted_by_) deadline = after(interrupted_at_, options_.grace_period);
+    if (deadline && Clock::now() >= *deadline) return;
+
+    std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {options_.warden, POLLIN, 0}};
+    for (const int fd : blocked_on) fds.push_back({fd, POLLOUT, 0});
+    ::poll(fds.data(), fds.size(), milliseconds_until(deadline));
+    warden_gone_ = fds[1].revents != 0;
+    while (const auto signal = signals_.take()) {
+      if (!is_ending_signal(*signal)) continue;
+      if (interrupted_by_ && Clock::now() - interrupted_at_ < kSameSignal) continue;
+      interrupted_by_ = interrupted_by_.value_or(*signal);
+      waits_for_reader_ = false;
+    }
+    sink_.resume();
   }
-  sink_.on(event);
+}
+
+void Supervisor::report_victims() {
+  events::VictimsEnded event{*attempt_.failed, {}};
+  for (const auto& process : attempt_.instances) {
+    const bool ended_well = process.status && process.status->success();
+    if (process.instance != *attempt_.failed && !ended_well) {
+      event.victims.push_back({process.instance, process.status});
+    }
+  }
+  if (!event.victims.empty()) sink_.on(event);
 }
 
 bool Supervisor::any_instance_running() const {
-  return std::any_of(instances_.begin(), instances_.end(),
+  return std::any_of(attempt_.instances.begin(), attempt_.instances.end(),
                      [](const InstanceProcess& process) { return process.running(); });
 }
 

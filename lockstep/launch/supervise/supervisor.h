@@ -1,30 +1,22 @@
 #pragma once
 
-#include <sys/resource.h>
-
 #include <chrono>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "lockstep/events/job_events.h"
 #include "lockstep/launch/place/job_plan.h"
-#include "lockstep/launch/start/instance_environment.h"
+#include "lockstep/launch/supervise/death_watch.h"
 #include "lockstep/launch/supervise/instance_process.h"
+#include "lockstep/launch/supervise/instance_start.h"
 #include "lockstep/launch/supervise/signals.h"
 #include "lockstep/launch/supervise/verdict.h"
 
 namespace lockstep::launch {
 
-/// What the supervisor needs besides the plan.
 struct SupervisorOptions {
-  std::string program;                 ///< the file
-  std::vector<std::string> arguments;  ///< argv
   int max_restarts = 0;
   events::Seconds grace_period{5};
-  std::string log_dir;
-  OutputStream::Mode stdout_mode = OutputStream::Mode::Lines;
-  OutputStream::Mode stderr_mode = OutputStream::Mode::Lines;
   int warden = -1;  ///< a pidfd; when that process is gone, everything ends at once
 };
 
@@ -39,11 +31,11 @@ struct SupervisorOptions {
 /// period; and if that did not help, it kills.
 class Supervisor {
  public:
-  Supervisor(const JobPlan& plan, const JobContext& context, SupervisorOptions options,
+  Supervisor(const JobPlan& plan, const InstanceStarter& starter, const SupervisorOptions& options,
              Signals& signals, events::JobSink& sink);
 
   /// Runs the job, with its restarts. Returns the launcher's exit code.
-  /// Throws `NotExecutable` where the program cannot be started; nothing is left running then
+  /// Throws `NotExecutable` or `Io` where an instance cannot be started; nothing is left then
   /// either.
   int run();
 
@@ -51,50 +43,56 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
   enum class Phase { Running, Ending, Killing };
 
-  int run_attempt(int restart_count);
+  /// What is known of the current attempt.
+  struct Attempt {
+    Phase phase = Phase::Running;
+    std::vector<InstanceProcess> instances;
+    DeathWatch deaths;
+    bool children_left = true;
+    bool leftovers_told = false;
+    Verdict verdict;
+    std::optional<int> failed;                  ///< the instance that decides
+    std::optional<Clock::time_point> deadline;  ///< when the phase is over
+    Clock::time_point give_up;                  ///< while killing: when even that has not helped
+  };
+
+  void run_attempt(int restart_count);
   void start_instances(int restart_count);
-  InstanceProcess start_instance(const PlannedInstance& planned, int restart_count);
+  int exit_code() const;
 
   void wait_for_something();
-  std::chrono::milliseconds time_to_wait() const;
   void handle_signal(int signal);
   void interrupt(int signal);
   void reap();
-  void note_exit(pid_t pid, int wait_status);
+  void note_death(const DeathWatch::Death& death);
+  void warn_of_stopped_instances();
   void judge();
   void act_on_time();
 
+  void fail(int instance);
   void begin_ending();
   void begin_killing();
   void end_leftovers();
-  void signal_groups(int signal);
+  void signal_groups(int signal) const;
+  void signal_instances(int signal) const;
+
   void finish_output();
-  void report_failure();
+  void wait_for_reader();
+  void report_victims();
 
   bool any_instance_running() const;
 
   const JobPlan& plan_;
-  const JobContext& context_;
+  const InstanceStarter& starter_;
   SupervisorOptions options_;
   Signals& signals_;
   events::JobSink& sink_;
-  rlimit original_descriptors_;  ///< for the instances
 
-  // Of the current attempt:
-  Phase phase_ = Phase::Running;
-  std::vector<InstanceProcess> instances_;
-  bool children_left_ = false;
-  bool leftovers_told_ = false;
-  Verdict verdict_;
-  std::optional<int> failed_;
-  std::optional<Clock::time_point> deadline_;  ///< when the phase is over
-  Clock::time_point give_up_;                  ///< while killing: when even that has not helped
-
-  // Of the whole job:
+  Attempt attempt_;
   std::optional<int> interrupted_by_;
   Clock::time_point interrupted_at_;
-  int interrupts_ = 0;
   bool warden_gone_ = false;
+  bool waits_for_reader_ = true;
 };
 
 }  // namespace lockstep::launch

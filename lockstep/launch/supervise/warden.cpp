@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <optional>
@@ -16,31 +17,52 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kKillInterval{20};
-constexpr std::chrono::seconds kUnkillable{10};
+using Clock = std::chrono::steady_clock;
+
+/// How much longer than it may the supervisor is given to end a job that it was told to end.
+constexpr std::chrono::seconds kMargin{2};
 
 class Warden {
  public:
-  Warden(Signals& signals, pid_t supervisor) : signals_(signals), supervisor_(supervisor) {}
+  Warden(Signals& signals, pid_t supervisor, events::Seconds grace)
+      : signals_(signals), supervisor_(supervisor), grace_(grace) {}
 
   events::ExitStatus watch() {
     while (!supervisor_status_) {
-      pollfd fd{signals_.fd(), POLLIN, 0};
-      ::poll(&fd, 1, -1);
+      wait_for_signal(time_left());
       while (const auto signal = signals_.take()) handle(*signal);
+      if (deadline_ && Clock::now() >= *deadline_) ::kill(supervisor_, SIGKILL);
     }
     end_what_is_left();
     return *supervisor_status_;
   }
 
  private:
+  void wait_for_signal(std::chrono::milliseconds timeout) const {
+    pollfd fd{signals_.fd(), POLLIN, 0};
+    ::poll(&fd, 1, static_cast<int>(timeout.count()));
+  }
+
+  std::chrono::milliseconds time_left() const {
+    using std::chrono::milliseconds;
+    if (!deadline_) return milliseconds(-1);
+    return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()));
+  }
+
   void handle(int signal) {
-    if (signal == SIGCHLD) {
-      reap();
-      return;
-    }
+    if (signal == SIGCHLD) reap();
+    if (signal == SIGCHLD || supervisor_status_) return;
     ::kill(supervisor_, signal);
     if (signal == SIGTSTP) ::raise(SIGSTOP);
+    const bool ends =
+        signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (ends) expect_end(signal == SIGQUIT || deadline_ ? events::Seconds(0) : grace_);
+  }
+
+  /// The supervisor may hang on a disk, or be stopped: then it is killed, and its work done here.
+  void expect_end(events::Seconds grace) {
+    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace) + kMargin;
+    deadline_ = std::min(deadline_.value_or(end), end);
   }
 
   /// Returns whether there are children left.
@@ -48,19 +70,17 @@ class Warden {
     int status = 0;
     pid_t pid = 0;
     while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
-      if (pid != supervisor_) continue;
-      supervisor_status_ = to_exit_status(status);
+      if (pid == supervisor_) supervisor_status_ = to_exit_status(status);
     }
     return pid == 0;
   }
 
   /// Nothing, unless the supervisor was killed.
   void end_what_is_left() {
-    const auto give_up = std::chrono::steady_clock::now() + kUnkillable;
-    while (reap() && std::chrono::steady_clock::now() < give_up) {
-      signal_all(descendants_of(::getpid()), SIGKILL);
-      pollfd fd{signals_.fd(), POLLIN, 0};
-      ::poll(&fd, 1, static_cast<int>(kKillInterval.count()));
+    const auto give_up = Clock::now() + kUnkillable;
+    while (reap() && Clock::now() < give_up) {
+      kill_descendants();
+      wait_for_signal(kKillInterval);
       while (signals_.take()) {
       }
     }
@@ -68,12 +88,15 @@ class Warden {
 
   Signals& signals_;
   pid_t supervisor_;
+  events::Seconds grace_;
   std::optional<events::ExitStatus> supervisor_status_;
+  std::optional<Clock::time_point> deadline_;  ///< for the supervisor to have ended the job
 };
 
 }  // namespace
 
-events::ExitStatus run_under_warden(Signals& signals, const std::function<int(int)>& supervise) {
+events::ExitStatus run_under_warden(Signals& signals, events::Seconds grace,
+                                    const std::function<int(int)>& supervise) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const UniqueFd own_handle(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (!own_handle) throw io_error("run: pidfd_open");
@@ -89,7 +112,7 @@ events::ExitStatus run_under_warden(Signals& signals, const std::function<int(in
     ::_exit(supervise(own_handle.get()));
   }
   ::setpgid(supervisor, supervisor);
-  return Warden(signals, supervisor).watch();
+  return Warden(signals, supervisor, grace).watch();
 }
 
 }  // namespace lockstep::launch
