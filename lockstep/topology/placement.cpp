@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 
 #include "lockstep/base/error.h"
 
@@ -56,19 +55,16 @@ std::vector<int> divide(int instances, const std::vector<Host>& hosts) {
 
 }  // namespace
 
-std::vector<InstancePlace> Placement::on_host(int host) const {
-  std::vector<InstancePlace> local;
-  std::copy_if(instances.begin(), instances.end(), std::back_inserter(local),
-               [&](const InstancePlace& place) { return place.host == host; });
-  return local;
+std::span<const InstancePlace> Placement::on_host(int host) const {
+  const auto local = std::ranges::equal_range(instances, host, {}, &InstancePlace::host);
+  return {local.begin(), local.end()};
 }
 
 int Placement::stages_on_host(int host) const {
-  return std::accumulate(instances.begin(), instances.end(), 0,
-                         [&](int sum, const InstancePlace& place) {
-                           const int stages = place.replicas.count * shape.devices_per_replica;
-                           return sum + (place.host == host ? stages : 0);
-                         });
+  const auto local = on_host(host);
+  if (local.empty()) return 0;
+  const int end = local.back().replicas.first + local.back().replicas.count;
+  return (end - local.front().replicas.first) * shape.devices_per_replica;
 }
 
 ReplicaRange replicas_of(int instance, const JobShape& shape) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "lockstep/topology/host_list.h"
@@ -38,7 +39,7 @@ struct Placement {
   std::vector<InstancePlace> instances;
 
   /// The instances that one host carries.
-  std::vector<InstancePlace> on_host(int host) const;
+  std::span<const InstancePlace> on_host(int host) const;
 
   /// The stages that one host computes: its replicas times the devices of each.
   int stages_on_host(int host) const;

@@ -48,7 +48,8 @@ InstanceStarter::InstanceStarter(const JobPlan& plan, const JobContext& context,
   ::setrlimit(RLIMIT_NOFILE, &most);
 }
 
-InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int restart_count) const {
+InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int restart_count,
+                                       DeathWatch& deaths) const {
   const int instance = planned.identity.instance;
   auto output_log = open_log(options_.log_dir, instance, "stdout", restart_count);
   auto error_log = open_log(options_.log_dir, instance, "stderr", restart_count);
@@ -67,6 +68,7 @@ InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int resta
       .signal_mask = signals_.original_mask(),
       .descriptors = original_descriptors_,
   });
+  deaths.add(spawned.pid());
   spawned.wait_until_executing(options_.program);
   return {.instance = instance,
           .host = planned.host,

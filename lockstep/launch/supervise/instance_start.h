@@ -7,6 +7,7 @@
 
 #include "lockstep/launch/place/job_plan.h"
 #include "lockstep/launch/start/instance_environment.h"
+#include "lockstep/launch/supervise/death_watch.h"
 #include "lockstep/launch/supervise/instance_process.h"
 #include "lockstep/launch/supervise/signals.h"
 
@@ -28,9 +29,10 @@ class InstanceStarter {
   InstanceStarter(const JobPlan& plan, const JobContext& context, StartOptions options,
                   const Signals& signals);
 
-  /// Returns when the program runs. Throws `NotExecutable` or `Io`; a process may then be left,
-  /// about to end.
-  InstanceProcess start(const PlannedInstance& planned, int restart_count) const;
+  /// Returns when the program runs; `deaths` watches over the process from its birth. Throws
+  /// `NotExecutable` or `Io`; a process may then be left, about to end.
+  InstanceProcess start(const PlannedInstance& planned, int restart_count,
+                        DeathWatch& deaths) const;
 
  private:
   const JobPlan& plan_;

@@ -29,10 +29,6 @@ Signals::Signals() {
   if (!fd_) throw io_error("run: signalfd");
 }
 
-Signals::~Signals() {
-  ::sigprocmask(SIG_SETMASK, &original_, nullptr);
-}
-
 std::optional<int> Signals::take() {
   signalfd_siginfo info{};
   if (::read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;

@@ -10,13 +10,12 @@ namespace lockstep::launch {
 
 /// The signals that the launcher acts on, as a descriptor to be polled instead of handlers.
 ///
-/// They are blocked while this object lives. What the launcher was started with ignored (nohup)
-/// stays ignored. After a fork the child may go on using the object: each process takes its own
-/// signals.
+/// They are blocked from now to the end of the process, so that one that comes late cannot change
+/// its exit code. What the launcher was started with ignored (nohup) stays ignored. After a fork
+/// the child may go on using the object: each process takes its own signals.
 class Signals {
  public:
   Signals();
-  ~Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 

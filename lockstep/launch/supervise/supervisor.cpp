@@ -84,9 +84,8 @@ void Supervisor::run_attempt(int restart_count) {
 void Supervisor::start_instances(int restart_count) {
   attempt_.instances.reserve(plan_.instances.size());
   for (const auto& planned : plan_.instances) {
-    attempt_.instances.push_back(starter_.start(planned, restart_count));
+    attempt_.instances.push_back(starter_.start(planned, restart_count, attempt_.deaths));
     const auto& process = attempt_.instances.back();
-    attempt_.deaths.add(process.pid);
     sink_.on(events::InstanceStarted{process.instance, process.host, process.pid, planned.cpus});
   }
 }
