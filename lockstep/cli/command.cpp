@@ -31,7 +31,7 @@ std::string overview() {
   return text + "\n'lockstep COMMAND --help' tells the options of each.\n";
 }
 
-const Command& find_command(const std::string& name) {
+Command find_command(const std::string& name) {
   const auto found = std::find_if(kCommands.begin(), kCommands.end(),
                                   [&](const Command& command) { return command.name == name; });
   if (found != kCommands.end()) return *found;
@@ -55,7 +55,7 @@ int run_command(std::vector<std::string> arguments, topology::Environment enviro
     std::fputs(overview().c_str(), stdout);
     return 0;
   }
-  const auto& command = find_command(name == "--version" ? "version" : name);
+  const auto command = find_command(name == "--version" ? "version" : name);
   return command.run({std::move(arguments), std::move(environment)});
 }
 

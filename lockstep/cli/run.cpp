@@ -285,8 +285,8 @@ int run_job(RunArguments& arguments, const topology::Environment& environment) {
   const auto machine = launch::discover_machine();
   const auto plan = launch::plan_job(arguments.run, std::move(hosts), machine);
   if (arguments.print_topology || arguments.dry_run) {
-    std::fputs(topology_table(plan).c_str(), stdout);
-    std::fflush(stdout);
+    fmt::print("{}{}", topology_table(plan), arguments.dry_run ? "" : "\n");
+    std::fflush(stdout);  // before the supervisor writes there
   }
   if (arguments.dry_run) return 0;
   check_hosts_can_be_started(plan);
