@@ -11,7 +11,7 @@ std::string_view version() noexcept;
 /// repository.
 std::string_view commit() noexcept;
 
-/// The compiler and the flags that matter: "g++ 12.2.0, RelWithDebInfo".
+/// The compiler and the flags that matter: "GNU 12.2.0, RelWithDebInfo (-O2 -g -DNDEBUG)".
 std::string_view build_description() noexcept;
 
 /// The sanitizers of this build; empty for most.

@@ -33,7 +33,7 @@ struct BenchReport {
   std::vector<BenchRow> rows;
 
   std::string to_table() const;
-  /// Host, processor, compiler, commit and thread count go along, so that a number can be placed
+  /// Host, processor, cores, compiler, flags and commit go along, so that a number can be placed
   /// later.
   std::string to_json() const;
 };
