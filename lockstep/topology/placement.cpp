@@ -56,8 +56,10 @@ std::vector<int> divide(int instances, const std::vector<Host>& hosts) {
 }  // namespace
 
 std::span<const InstancePlace> Placement::on_host(int host) const {
-  const auto local = std::ranges::equal_range(instances, host, {}, &InstancePlace::host);
-  return {local.begin(), local.end()};
+  const auto is_before = [](const InstancePlace& place, int wanted) { return place.host < wanted; };
+  const auto begin = std::lower_bound(instances.begin(), instances.end(), host, is_before);
+  const auto end = std::lower_bound(begin, instances.end(), host + 1, is_before);
+  return {begin, end};
 }
 
 int Placement::stages_on_host(int host) const {

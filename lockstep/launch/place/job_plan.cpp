@@ -11,7 +11,6 @@ namespace lockstep::launch {
 namespace {
 
 using topology::Machine;
-using topology::Placement;
 
 void check(const RunOptions& options) {
   const auto require = [](bool holds, const std::string& what) {
