@@ -97,7 +97,7 @@ int report_errors(const std::function<int()>& function) {
 int dispatch(std::vector<std::string> arguments, topology::Environment environment) {
   return report_errors([&] {
     const int code = run_command(std::move(arguments), std::move(environment));
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw io_error("standard output");
+    if (code == 0 && std::fflush(stdout) != 0) throw io_error("standard output");
     return code;
   });
 }

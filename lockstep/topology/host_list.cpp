@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
@@ -68,12 +69,15 @@ std::vector<std::string> expand_brackets(std::string_view name, std::string_view
   const auto tails = expand_brackets(name.substr(close + 1), entry);
   std::vector<std::string> names;
   for (const auto part : split(name.substr(open + 1, close - open - 1), ',')) {
-    for (const auto& number : expand_range(part, entry)) {
+    const auto numbers = expand_range(part, entry);
+    if (names.size() + numbers.size() * tails.size() > kMostHosts) {
+      throw malformed(entry, fmt::format("more than {} hosts", kMostHosts));
+    }
+    for (const auto& number : numbers) {
       for (const auto& tail : tails) {
         names.push_back(fmt::format("{}{}{}", name.substr(0, open), number, tail));
       }
     }
-    if (names.size() > kMostHosts) throw malformed(entry, "far too many hosts");
   }
   return names;
 }
@@ -105,6 +109,22 @@ std::vector<Host> parse_entry(std::string_view entry) {
   return hosts;
 }
 
+/// A line of Open MPI's, "name slots=4 max_slots=8", as an entry of ours, "name:4".
+std::string to_entry(std::string_view line) {
+  std::string entry;
+  std::string rest;
+  std::istringstream words{std::string(line)};
+  for (std::string word; words >> word;) {
+    if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
+    if (word.starts_with("slots=")) {
+      rest = ":" + word.substr(6);
+    } else {
+      entry += (entry.empty() ? "" : " ") + word;
+    }
+  }
+  return entry + rest;
+}
+
 void merge(std::vector<Host>& hosts, const Host& added) {
   const auto known = std::find_if(hosts.begin(), hosts.end(),
                                   [&](const Host& host) { return host.name == added.name; });
@@ -132,13 +152,8 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& file_
     ++line_number;
     line = trim(line.substr(0, line.find('#')));
     if (line.empty()) continue;
-    std::string entry(line);
-    if (const auto slots = entry.find(" slots="); slots != std::string::npos) {
-      const auto name = std::string(trim(std::string_view(entry).substr(0, slots)));
-      entry = fmt::format("{}:{}", name, trim(std::string_view(entry).substr(slots + 7)));
-    }
     try {
-      for (const auto& host : parse_host_list(entry)) merge(hosts, host);
+      for (const auto& host : parse_host_list(to_entry(line))) merge(hosts, host);
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}:{}: {}", file_name, line_number, error.what()),
                   error.hint());

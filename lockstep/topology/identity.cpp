@@ -121,6 +121,17 @@ Identity read_lockstep(const Environment& environment) {
   read.expect("LOCKSTEP_REPLICA_OFFSET", id.local_replicas.first, expected.first, because);
   read.expect("LOCKSTEP_NUM_LOCAL_REPLICAS", id.local_replicas.count, expected.count, because);
 
+  // The launcher writes both families. Where they differ, somebody has started this process anew
+  // within an instance, and means it to be one of another job.
+  const auto same = [&](const std::string& name, int expected_value) {
+    read.expect(name, read.number_or(name, expected_value, {}), expected_value,
+                "the LOCKSTEP variables say so");
+  };
+  for (const std::string& prefix : {std::string(), std::string("OMPI_COMM_WORLD_")}) {
+    same(prefix + "RANK", id.instance);
+    same(prefix + (prefix.empty() ? "WORLD_SIZE" : "SIZE"), id.num_instances);
+  }
+
   id.device_ids = read_device_ids(read, static_cast<std::size_t>(id.local_replicas.count) *
                                             static_cast<std::size_t>(id.devices_per_replica));
   id.threads_per_device = read.number("LOCKSTEP_THREADS_PER_DEVICE", index_name, {.least = 1});
@@ -243,6 +254,9 @@ void write_identity(Environment& environment, const Identity& id, const Rendezvo
   set("LOCKSTEP_STALL_TIMEOUT", id.stall_timeout.count());
   if (id.cache_path) set("LOCKSTEP_CACHE_PATH", *id.cache_path);
 
+  for (const auto* name : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"}) {
+    environment.remove(std::string("OMPI_COMM_WORLD_") + name);  // those of whoever started us
+  }
   set("RANK", id.instance);
   set("WORLD_SIZE", id.num_instances);
   set("LOCAL_RANK", id.local_instance);

@@ -22,6 +22,11 @@ void check(const JobShape& shape) {
   check_at_least_one(shape.instances, "--num-instances");
   check_at_least_one(shape.replicas, "--num-replicas");
   check_at_least_one(shape.devices_per_replica, "--devices-per-replica");
+  if (std::int64_t{shape.replicas} * shape.devices_per_replica > kMostReplicas) {
+    throw Error(ErrorKind::Options,
+                fmt::format("place: {} replicas of {} devices each are more than {} devices",
+                            shape.replicas, shape.devices_per_replica, kMostReplicas));
+  }
   if (shape.instances > shape.replicas) {
     throw Error(
         ErrorKind::Options,

@@ -113,7 +113,9 @@ void JobConsole::redraw_progress() {
 }
 
 void JobConsole::say(const std::string& message) {
-  write_lines(channel(events::Stream::Stderr), message);
+  auto& err = channel(events::Stream::Stderr);
+  const bool continues_a_line = !err.at_line_start() && progress_.text.empty();
+  write_lines(err, continues_a_line ? "\n" + message : message);
 }
 
 void JobConsole::on(const events::InstanceStarted& event) {

@@ -34,7 +34,8 @@ int OutputChannel::width() const {
 }
 
 void OutputChannel::write(std::string_view text) {
-  if (error_ != 0) return;
+  if (error_ != 0 || text.empty()) return;
+  at_line_start_ = text.back() == '\n';
   if (!blocked()) text = write_some(text);
   if (error_ == 0) pending_ += text;
 }

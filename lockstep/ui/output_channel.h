@@ -26,6 +26,9 @@ class OutputChannel {
   /// Goes on with what was kept.
   void resume();
 
+  /// Whether the last character was a line feed, or none was written yet.
+  bool at_line_start() const noexcept { return at_line_start_; }
+
   bool blocked() const noexcept { return written_ < pending_.size(); }
   /// To be polled for writing while blocked.
   int fd() const noexcept { return own_opening_ ? own_opening_.get() : fd_; }
@@ -40,6 +43,7 @@ class OutputChannel {
   bool is_terminal_ = false;
   bool is_socket_ = false;
   bool asks_first_ = false;
+  bool at_line_start_ = true;
   UniqueFd own_opening_;
   std::string pending_;
   std::size_t written_ = 0;  ///< how much of `pending_` is out already

@@ -60,7 +60,8 @@ TEST(VersionTest, IsPrintedInUnderTwentyMilliseconds) {
 }
 
 TEST(CommandsTest, SaysSoWhenItsOutputCannotBeWritten) {
-  for (const auto* command : {"version", "doctor", "run --dry-run", "--help"}) {
+  for (const auto* command :
+       {"version", "doctor", "run --dry-run", "run --print-topology true", "--help"}) {
     const auto result =
         run({"sh", "-c", std::string(LOCKSTEP_BINARY) + " " + command + " > /dev/full"});
     EXPECT_EQ(result.exit_code, 5) << command;

@@ -135,6 +135,19 @@ TEST(HelloTest, EndsWithAClearMessageWhereTheEnvironmentContradictsItself) {
   EXPECT_THAT(result.err, HasSubstr("RANK is '4', expected a number from 0 to 3"));
 }
 
+TEST(HelloTest, RefusesToBeTwoThingsAtOnce) {
+  const auto result = lockstep({"run", "env", "RANK=1", "WORLD_SIZE=2", HELLO_BINARY});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("RANK is '1', expected 0: the LOCKSTEP variables say so"));
+}
+
+TEST(HelloTest, RunsInAJobWithinAJob) {
+  const auto result =
+      lockstep({"run", LOCKSTEP_BINARY, "run", "--num-instances", "2", HELLO_BINARY});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[1] hello from instance 1 of 2"));
+}
+
 TEST(HelloTest, RunsUnderMpirun) {
   if (run({"sh", "-c", "command -v mpirun"}).exit_code != 0) GTEST_SKIP() << "no mpirun here";
   const auto result =

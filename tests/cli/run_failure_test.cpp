@@ -126,6 +126,36 @@ TEST(RunFailureTest, WaitsForTheOthersWhenAnInstanceEndsWell) {
   EXPECT_THAT(result.out, HasSubstr("[2] done\n"));
 }
 
+TEST(RunFailureTest, ReportsALineThatWasNeverFinished) {
+  const auto result =
+      lockstep(shell({"--grace-period", "0.3"}, "sleep 60 & printf 'fatal: no disk' >&2; exit 3"));
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("  | fatal: no disk\n"));
+}
+
+TEST(RunFailureTest, LetsOrphansEndInTheirOwnWayWhileAnInstanceStillRuns) {
+  const auto result = lockstep(shell(
+      {"--num-instances", "2", "--grace-period", "1"},
+      "cd $LOCKSTEP_RUN_DIR; if [ $RANK = 0 ]; then trap '' TERM; touch set; while :; do sleep "
+      "0.05; done; fi; "
+      "setsid sh -c 'trap \"echo saved; exit\" TERM; touch ready; while :; do sleep 0.05; done' & "
+      "while [ ! -e set -o ! -e ready ]; do sleep 0.01; done; exit 3"));
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out, HasSubstr("[1] saved\n"));
+}
+
+TEST(RunFailureTest, ReadsAFileFromItsBeginningWhenStartedAgain) {
+  const auto result = lockstep({"run", "--max-restarts", "1", "sh"},
+                               {.input = "echo try $LOCKSTEP_RESTART_COUNT; exit 3\n"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.out, "try 0\ntry 1\n");
+}
+
+TEST(RunFailureTest, BeginsItsReportOnALineOfItsOwn) {
+  const auto result = lockstep(shell({"--tag-output", "never"}, "printf fatal >&2; exit 3"));
+  EXPECT_THAT(result.err, HasSubstr("fatal\nlockstep: instance 0 failed"));
+}
+
 TEST(RunFailureTest, StartsAFailedJobAgainAndSaysSo) {
   const auto result = lockstep(
       shell({"--num-instances", "2", "--max-restarts", "3"},

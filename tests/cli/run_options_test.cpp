@@ -51,9 +51,9 @@ INSTANTIATE_TEST_SUITE_P(
                 2,
                 "4 instances need a replica each, but --num-replicas is 3"},
         BadCall{{"--num-instances", "0", "echo"}, 2, "--num-instances is 0"},
-        BadCall{{"--bind", "hard", "echo"}, 2, "hard not in {auto,none,core,numa}"},
+        BadCall{{"--bind", "hard", "echo"}, 2, "hard not in {auto,core,none,numa}"},
         BadCall{{"--bind", "core", "--num-instances", "9999", "echo"}, 2, "need a core each"},
-        BadCall{{"--tag-output", "red", "echo"}, 2, "red not in {auto,always,never,mpi}"},
+        BadCall{{"--tag-output", "red", "echo"}, 2, "red not in {always,auto,mpi,never}"},
         BadCall{{"--only-output-from-instance", "1", "echo"},
                 2,
                 "--only-output-from-instance is 1, expected 0 to 0"},
@@ -127,6 +127,17 @@ TEST(RunOptionsTest, ReadsBackTheOptionsThatItWrote) {
     EXPECT_THAT(first.out, HasSubstr(line));
     EXPECT_THAT(again.out, HasSubstr(line));
   }
+}
+
+TEST(RunOptionsTest, RefusesToExportWhatItCouldNotReadBack) {
+  const ScratchFolder folder;
+  for (const auto* value : {"A=two\nlines", "A=it's \"so\""}) {
+    const auto result =
+        lockstep({"run", "--env", value, "--export-config", folder.path() + "/job.toml", "true"});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("--env holds a line feed or both kinds of quotes"));
+  }
+  EXPECT_TRUE(folder.is_empty());
 }
 
 TEST(RunOptionsTest, LetsTheCommandLineWinOverTheConfig) {

@@ -71,12 +71,44 @@ TEST(RunSignalsTest, KillsAtOnceWhenAskedASecondTime) {
 
 TEST(RunSignalsTest, TakesASignalToItselfAndItsGroupForOne) {
   auto job = start({"--grace-period", "20", "sh", "-c",
-                    "trap 'echo saving; sleep 0.5; echo saved; exit 0' TERM; echo up; while :; do "
-                    "sleep 0.05; done"});
+                    "trap 'echo saving; sleep 2.5; echo saved; exit 0' TERM; echo up; "
+                    "while :; do sleep 0.05; done"});
   ASSERT_TRUE(job.wait_for("up\n"));
   job.signal(SIGTERM);  // as `timeout` does it
+  job.wait_for_exit(20ms);
   job.signal_group(SIGTERM);
-  EXPECT_THAT(job.wait(10s).out, HasSubstr("saved\n"));
+  const auto result = job.wait(10s);
+  EXPECT_THAT(result.out, HasSubstr("saved\n"));
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+}
+
+TEST(RunSignalsTest, KillsAtOnceThoughNobodyReadsItsOutput) {
+  for (const int signal : {SIGQUIT, SIGINT}) {
+    auto job =
+        start({"--num-instances", "2", "--grace-period", "30", "sh", "-c", "trap '' TERM; yes"});
+    ASSERT_TRUE(job.wait_for("y\n"));  // and no more is read
+    const auto begin = std::chrono::steady_clock::now();
+    job.signal(signal);
+    EXPECT_TRUE(eventually(
+        [&] {
+          job.signal(signal);
+          return job.wait_for_exit(150ms);
+        },
+        10s));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 1500ms);
+    EXPECT_EQ(job.wait(10s).exit_code, 128 + signal);
+    EXPECT_TRUE(processes_with(kMark).empty());
+  }
+}
+
+TEST(RunSignalsTest, GivesASlowReaderTheGracePeriod) {
+  auto job = start({"--grace-period", "20", "sh", "-c", "seq 30000"});
+  ASSERT_FALSE(job.wait_for_exit(500ms));  // the instance is done, but nobody reads
+  job.signal(SIGTERM);
+  ASSERT_FALSE(job.wait_for_exit(300ms));
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(result.out.ends_with("\n30000\n"));
 }
 
 TEST(RunSignalsTest, EndsEverythingWhenInterruptedWhileStarting) {

@@ -128,6 +128,12 @@ TEST(InstanceEnvironmentTest, HoldsTheContractAndTheUsersVariables) {
   EXPECT_EQ(id.threads_per_device, 4);
 }
 
+TEST(InstanceEnvironmentTest, DecidesTheThreadsAnewInAJobWithinAJob) {
+  EXPECT_EQ(environment_of({}, {{"LOCKSTEP_THREADS_PER_DEVICE", "2"}, {"OMP_NUM_THREADS", "2"}})
+                .get("OMP_NUM_THREADS"),
+            "4");
+}
+
 TEST(InstanceEnvironmentTest, TellsOpenMpHowManyThreadsAndHowToWait) {
   RunOptions options;
   EXPECT_EQ(environment_of(options).get("OMP_NUM_THREADS"), "4");

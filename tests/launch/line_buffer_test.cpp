@@ -80,6 +80,12 @@ TEST(LineBufferTest, GivesTheSameLinesHoweverTheInputIsCut) {
   }
 }
 
+TEST(LineBufferTest, TakesALongLineForNoProgress) {
+  LineBuffer buffer;
+  EXPECT_EQ(buffer.add("\r" + std::string(100'000, 'x')).progress, "");
+  EXPECT_EQ(buffer.add("\n").lines.size(), 100'001U);
+}
+
 TEST(LineBufferTest, HasNoLimitOnTheLengthOfALine) {
   const std::string line = std::string(5'000'000, 'y') + '\n';
   EXPECT_EQ(lines_of(line, 65536), line);

@@ -67,6 +67,11 @@ Subprocess::Subprocess(std::vector<std::string> command, SubprocessOptions optio
   pid_ = ::fork();
   if (pid_ < 0) throw io_error("fork");
   if (pid_ == 0) {
+    // Whatever the test itself was started with (nohup, a script's background) is not the child's.
+    for (int signal = 1; signal < SIGRTMIN; ++signal) ::signal(signal, SIG_DFL);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
     if (options.terminal) {
       ::setsid();
       ::ioctl(out.write_end.get(), TIOCSCTTY, 0);

@@ -61,12 +61,13 @@ INSTANTIATE_TEST_SUITE_P(
                       BadList{"node[2-0]", "'2-0' is neither a number nor an ascending range"},
                       BadList{"node[x]", "'x' is neither a number nor an ascending range"},
                       BadList{"node[0-99999999]", "is more than 10000 hosts"},
-                      BadList{"r[0-9999]n[0-9]", "far too many hosts"},
+                      BadList{"r[0-9999]n[0-9999]", "more than 10000 hosts"},
                       BadList{"-oProxyCommand=x", "expected a host name"},
                       BadList{"a b", "expected a host name"}));
 
 TEST(HostfileTest, ReadsCommentsAndBothWaysToWriteSlots) {
-  EXPECT_THAT(to_strings(parse_hostfile("# cluster\n\na slots=4\nb:2  # two\nn[1-2]\n", "hosts")),
+  EXPECT_THAT(to_strings(parse_hostfile("# cluster\n\na\tslots=4 max_slots=8\nb:2  # two\nn[1-2]\n",
+                                        "hosts")),
               ElementsAre("a:4", "b:2", "n1", "n2"));
 }
 

@@ -61,8 +61,9 @@ TEST(IdentityTest, WritesTorchrunsVariablesToo) {
 
 TEST(IdentityTest, PrefersItsOwnVariablesToThoseOfOthers) {
   auto environment = example_environment();
-  environment.set("RANK", "77");
-  environment.set("OMPI_COMM_WORLD_RANK", "88");
+  environment.set("SLURM_PROCID", "77");
+  environment.set("SLURM_STEP_ID", "0");
+  environment.set("SLURM_STEP_NUM_TASKS", "88");
   EXPECT_EQ(read_identity(environment).instance, 1);
 }
 
@@ -180,6 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
                "2",
                "is '2', expected a place among the 3 of this host that fits instance 1 of 3"},
         Change{{}, "LOCKSTEP_LOCAL_INSTANCE_INDEX", "0", "is '0', expected a place among the 3"},
+        Change{{}, "RANK", "2", "is '2', expected 1: the LOCKSTEP variables say so"},
+        Change{{}, "WORLD_SIZE", "8", "is '8', expected 3: the LOCKSTEP variables say so"},
+        Change{{}, "OMPI_COMM_WORLD_RANK", "0", "is '0', expected 1: the LOCKSTEP variables"},
         Change{{}, "LOCKSTEP_JOB_ID", nullptr, "is not set"},
         Change{{}, "LOCKSTEP_RUN_DIR", nullptr, "is not set"}));
 

@@ -7,6 +7,12 @@ namespace lockstep::launch {
 topology::Environment instance_environment(const JobPlan& plan, const PlannedInstance& instance,
                                            const JobContext& context, int restart_count) {
   auto environment = context.environment;
+  // In a job within a job, the outer launcher's choice is not the user's.
+  if (const auto outer = environment.get("LOCKSTEP_THREADS_PER_DEVICE");
+      outer && environment.get("OMP_NUM_THREADS") == outer) {
+    environment.remove("OMP_NUM_THREADS");
+    environment.remove("OMP_WAIT_POLICY");
+  }
   for (const auto& [name, value] : plan.environment) environment.set(name, value);
 
   auto identity = instance.identity;

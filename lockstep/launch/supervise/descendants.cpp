@@ -64,7 +64,7 @@ std::unordered_multimap<pid_t, ProcessEntry> read_all_by_parent() {
 
 }  // namespace
 
-std::vector<ProcessEntry> descendants_of(pid_t root) {
+std::vector<ProcessEntry> descendants_of(pid_t root, const std::set<pid_t>& without) {
   const auto by_parent = read_all_by_parent();
   std::vector<ProcessEntry> found;
   std::vector<pid_t> parents{root};
@@ -72,6 +72,7 @@ std::vector<ProcessEntry> descendants_of(pid_t root) {
     const auto [begin, end] = by_parent.equal_range(parents.back());
     parents.pop_back();
     for (auto child = begin; child != end; ++child) {
+      if (without.contains(child->second.pid)) continue;
       parents.push_back(child->second.pid);
       if (child->second.state != 'Z') found.push_back(child->second);
     }

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,9 @@ struct ProcessEntry {
 ///
 /// Since the launcher is a subreaper, nothing that an instance has started can leave this tree, not
 /// by a new session, a new process group or the death of the process between.
-std::vector<ProcessEntry> descendants_of(pid_t root);
+///
+/// Processes in `without`, and all below them, are left out.
+std::vector<ProcessEntry> descendants_of(pid_t root, const std::set<pid_t>& without = {});
 
 /// What `waitpid` tells of a process's end.
 events::ExitStatus to_exit_status(int wait_status);

@@ -71,9 +71,13 @@ bool OutputStream::forward(events::JobSink& sink) {
   return static_cast<bool>(pipe_);
 }
 
+void OutputStream::finish_line(events::JobSink& sink) {
+  pass_on(sink, lines_.finish());
+}
+
 void OutputStream::finish(events::JobSink& sink) {
   pipe_.reset();
-  pass_on(sink, lines_.finish());
+  finish_line(sink);
 }
 
 void OutputStream::pass_on(events::JobSink& sink, const LineBuffer::Text& text) {

@@ -42,6 +42,9 @@ class OutputStream {
   /// Returns whether there may be more.
   bool forward(events::JobSink& sink);
 
+  /// Passes on an unfinished line as it is: its writer is gone.
+  void finish_line(events::JobSink& sink);
+
   /// Passes on a last unfinished line. No more is read.
   void finish(events::JobSink& sink);
 

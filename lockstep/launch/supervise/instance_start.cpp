@@ -42,7 +42,11 @@ UniqueFd open_stdin(int instance) {
 
 InstanceStarter::InstanceStarter(const JobPlan& plan, const JobContext& context,
                                  StartOptions options, const Signals& signals)
-    : plan_(plan), context_(context), options_(std::move(options)), signals_(signals) {
+    : plan_(plan),
+      context_(context),
+      options_(std::move(options)),
+      signals_(signals),
+      input_start_(::lseek(STDIN_FILENO, 0, SEEK_CUR)) {
   ::getrlimit(RLIMIT_NOFILE, &original_descriptors_);
   const rlimit most{original_descriptors_.rlim_max, original_descriptors_.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &most);
@@ -56,6 +60,8 @@ InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int resta
   auto output = make_output_pipe();
   auto error = make_output_pipe();
   const auto input = open_stdin(instance);
+  // A job that is started again reads its file from the beginning; a pipe goes on where it was.
+  if (restart_count > 0 && input_start_ >= 0) ::lseek(input.get(), input_start_, SEEK_SET);
 
   auto spawned = spawn({
       .program = options_.program,

@@ -40,6 +40,7 @@ class InstanceStarter {
   StartOptions options_;
   const Signals& signals_;
   rlimit original_descriptors_{};
+  off_t input_start_;  ///< where the launcher's standard input stood; -1 where it cannot go back
 };
 
 }  // namespace lockstep::launch

@@ -35,7 +35,8 @@ void LineBuffer::append_pending(std::string_view bytes) {
 }
 
 std::string_view LineBuffer::progress() const {
-  return pending_returns_ ? shown(pending_) : std::string_view{};
+  if (!pending_returns_ || pending_.size() > kMostProgress) return {};
+  return shown(pending_);
 }
 
 LineBuffer::Text LineBuffer::add(std::string_view bytes) {

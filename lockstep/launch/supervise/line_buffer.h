@@ -29,6 +29,9 @@ class LineBuffer {
 
   std::string_view progress() const;
 
+  /// More than this is no progress, but a long line that happens to hold a carriage return.
+  static constexpr std::size_t kMostProgress = 4096;
+
   std::string pending_;           ///< the line that is not finished yet
   bool pending_returns_ = false;  ///< whether there was a carriage return in it
   std::string ready_;  ///< finished lines, where they cannot be taken from the input as they are

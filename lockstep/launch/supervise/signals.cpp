@@ -15,6 +15,10 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
+bool ends_job(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
 Signals::Signals() {
   sigset_t set;
   ::sigemptyset(&set);

@@ -8,6 +8,9 @@
 
 namespace lockstep::launch {
 
+/// Whether a signal tells the launcher to end the job.
+bool ends_job(int signal);
+
 /// The signals that the launcher acts on, as a descriptor to be polled instead of handlers.
 ///
 /// They are blocked from now to the end of the process, so that one that comes late cannot change

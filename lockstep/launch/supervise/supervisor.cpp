@@ -20,8 +20,6 @@ using std::chrono::milliseconds;
 
 /// How long the true cause of a failure may be seen later than its victims.
 constexpr milliseconds kVictimPatience{1000};
-/// `timeout` and some shells send a signal to us and to our group: that is one, not two.
-constexpr milliseconds kSameSignal{100};
 
 Clock::time_point after(Clock::time_point begin, events::Seconds delay) {
   return begin + std::chrono::duration_cast<Clock::duration>(delay);
@@ -32,10 +30,6 @@ int milliseconds_until(const std::optional<Clock::time_point>& deadline) {
   if (!deadline) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*deadline - Clock::now());
   return static_cast<int>(std::max(milliseconds(0), left).count());
-}
-
-bool is_ending_signal(int signal) {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
 
 }  // namespace
@@ -125,7 +119,7 @@ void Supervisor::wait_for_something() {
 }
 
 void Supervisor::handle_signal(int signal) {
-  if (is_ending_signal(signal)) return interrupt(signal);
+  if (ends_job(signal)) return interrupt(signal);
   switch (signal) {
     case SIGCHLD:
       warn_of_stopped_instances();
@@ -140,12 +134,12 @@ void Supervisor::handle_signal(int signal) {
 
 /// The first time gently, the second time at once. SIGQUIT is never gentle.
 void Supervisor::interrupt(int signal) {
-  if (interrupted_by_ && Clock::now() - interrupted_at_ < kSameSignal) return;
   const bool kill = interrupted_by_.has_value() || signal == SIGQUIT;
   if (!interrupted_by_) interrupted_by_ = signal;
   interrupted_at_ = Clock::now();
   sink_.on(events::JobInterrupted{signal, kill ? events::Seconds(0) : options_.grace_period});
   if (kill) {
+    waits_for_reader_ = false;
     begin_killing();
   } else if (attempt_.phase == Phase::Running) {
     begin_ending();
@@ -216,7 +210,10 @@ void Supervisor::act_on_time() {
 void Supervisor::fail(int instance) {
   auto& cause = attempt_.instances[static_cast<std::size_t>(instance)];
   attempt_.failed = instance;
-  for (auto* stream : cause.streams()) stream->forward(sink_);
+  for (auto* stream : cause.streams()) {
+    stream->forward(sink_);
+    stream->finish_line(sink_);
+  }
   sink_.on(events::InstanceFailed{.instance = instance,
                                   .host = cause.host,
                                   .pid = cause.pid,
@@ -231,6 +228,7 @@ void Supervisor::begin_ending() {
   attempt_.deadline = after(Clock::now(), options_.grace_period);
   signal_groups(SIGTERM);
   signal_groups(SIGCONT);  // one that is stopped could not end
+  end_orphans();
 }
 
 void Supervisor::begin_killing() {
@@ -244,20 +242,29 @@ void Supervisor::begin_killing() {
 
 /// Every instance has ended, but processes that they started have not.
 void Supervisor::end_leftovers() {
-  if (attempt_.leftovers_told || attempt_.phase == Phase::Killing) return;
-  const auto leftovers = descendants_of(::getpid());
-  if (leftovers.empty()) return;
-  attempt_.leftovers_told = true;
-  if (attempt_.phase == Phase::Running) {
-    events::LeftoversEnded event;
-    for (const auto& process : leftovers) {
-      event.processes.push_back(fmt::format("{} (pid {})", process.name, process.pid));
-    }
-    sink_.on(event);
-    begin_ending();
+  if (attempt_.phase == Phase::Ending) end_orphans();
+  if (attempt_.phase != Phase::Running) return;
+  events::LeftoversEnded event;
+  for (const auto& process : descendants_of(::getpid())) {
+    event.processes.push_back(fmt::format("{} (pid {})", process.name, process.pid));
   }
-  signal_all(leftovers, SIGTERM);
-  signal_all(leftovers, SIGCONT);
+  if (event.processes.empty()) return;
+  sink_.on(event);
+  begin_ending();
+}
+
+/// Sends SIGTERM, once, to what instances that are gone have left behind.
+void Supervisor::end_orphans() {
+  std::set<pid_t> running;
+  for (const auto& process : attempt_.instances) {
+    if (process.running()) running.insert(process.pid);
+  }
+  std::vector<ProcessEntry> untold;
+  for (const auto& orphan : descendants_of(::getpid(), running)) {
+    if (attempt_.told_to_end.insert(orphan.pid).second) untold.push_back(orphan);
+  }
+  signal_all(untold, SIGTERM);
+  signal_all(untold, SIGCONT);
 }
 
 /// With the helpers that they have started, as a terminal's signals would.
@@ -303,10 +310,7 @@ void Supervisor::wait_for_reader() {
     ::poll(fds.data(), fds.size(), milliseconds_until(deadline));
     warden_gone_ = fds[1].revents != 0;
     while (const auto signal = signals_.take()) {
-      if (!is_ending_signal(*signal)) continue;
-      if (interrupted_by_ && Clock::now() - interrupted_at_ < kSameSignal) continue;
-      interrupted_by_ = interrupted_by_.value_or(*signal);
-      waits_for_reader_ = false;
+      if (ends_job(*signal)) interrupt(*signal);
     }
     sink_.resume();
   }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "lockstep/events/job_events.h"
@@ -49,7 +50,7 @@ class Supervisor {
     std::vector<InstanceProcess> instances;
     DeathWatch deaths;
     bool children_left = true;
-    bool leftovers_told = false;
+    std::set<pid_t> told_to_end;  ///< orphans that have had their SIGTERM
     Verdict verdict;
     std::optional<int> failed;                  ///< the instance that decides
     std::optional<Clock::time_point> deadline;  ///< when the phase is over
@@ -73,6 +74,7 @@ class Supervisor {
   void begin_ending();
   void begin_killing();
   void end_leftovers();
+  void end_orphans();
   void signal_groups(int signal) const;
   void signal_instances(int signal) const;
 

@@ -19,6 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// `timeout` and some shells send a signal to a process and to its group: that is one, not two.
+constexpr std::chrono::milliseconds kSameSignal{100};
+
 /// How much longer than it may the supervisor is given to end a job that it was told to end.
 constexpr std::chrono::seconds kMargin{2};
 
@@ -52,17 +55,21 @@ class Warden {
   void handle(int signal) {
     if (signal == SIGCHLD) reap();
     if (signal == SIGCHLD || supervisor_status_) return;
+    if (ends_job(signal) && !expect_end(signal)) return;
     ::kill(supervisor_, signal);
     if (signal == SIGTSTP) ::raise(SIGSTOP);
-    const bool ends =
-        signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
-    if (ends) expect_end(signal == SIGQUIT || deadline_ ? events::Seconds(0) : grace_);
   }
 
   /// The supervisor may hang on a disk, or be stopped: then it is killed, and its work done here.
-  void expect_end(events::Seconds grace) {
-    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace) + kMargin;
+  /// Returns false for a repetition that does not count.
+  bool expect_end(int signal) {
+    const auto now = Clock::now();
+    if (last_end_signal_ && now - *last_end_signal_ < kSameSignal) return false;
+    const auto grace = last_end_signal_ || signal == SIGQUIT ? events::Seconds(0) : grace_;
+    const auto end = now + std::chrono::duration_cast<Clock::duration>(grace) + kMargin;
     deadline_ = std::min(deadline_.value_or(end), end);
+    last_end_signal_ = now;
+    return true;
   }
 
   /// Returns whether there are children left.
@@ -90,6 +97,7 @@ class Warden {
   pid_t supervisor_;
   events::Seconds grace_;
   std::optional<events::ExitStatus> supervisor_status_;
+  std::optional<Clock::time_point> last_end_signal_;
   std::optional<Clock::time_point> deadline_;  ///< for the supervisor to have ended the job
 };
 
