@@ -95,6 +95,22 @@ void check_local_index(const Reader& read, const std::string& name, const Identi
                                id.num_local_instances, id.instance, id.num_instances));
 }
 
+/// The launcher writes torchrun's variables too, and removes Open MPI's. Where one of them says
+/// otherwise, somebody has started this process anew within an instance, and means it to be one of
+/// another job.
+void check_other_families(const Reader& read, const Identity& id) {
+  const auto expect = [&](const std::string& name, int expected) {
+    read.expect(name, read.number_or(name, expected, {}), expected,
+                "the LOCKSTEP variables say so");
+  };
+  expect("RANK", id.instance);
+  expect("WORLD_SIZE", id.num_instances);
+  expect("LOCAL_RANK", id.local_instance);
+  expect("LOCAL_WORLD_SIZE", id.num_local_instances);
+  expect("OMPI_COMM_WORLD_RANK", id.instance);
+  expect("OMPI_COMM_WORLD_SIZE", id.num_instances);
+}
+
 Identity read_lockstep(const Environment& environment) {
   const Reader read(environment);
   const std::string index_name = "LOCKSTEP_INSTANCE_INDEX";
@@ -121,17 +137,7 @@ Identity read_lockstep(const Environment& environment) {
   read.expect("LOCKSTEP_REPLICA_OFFSET", id.local_replicas.first, expected.first, because);
   read.expect("LOCKSTEP_NUM_LOCAL_REPLICAS", id.local_replicas.count, expected.count, because);
 
-  // The launcher writes both families. Where they differ, somebody has started this process anew
-  // within an instance, and means it to be one of another job.
-  const auto same = [&](const std::string& name, int expected_value) {
-    read.expect(name, read.number_or(name, expected_value, {}), expected_value,
-                "the LOCKSTEP variables say so");
-  };
-  for (const std::string& prefix : {std::string(), std::string("OMPI_COMM_WORLD_")}) {
-    same(prefix + "RANK", id.instance);
-    same(prefix + (prefix.empty() ? "WORLD_SIZE" : "SIZE"), id.num_instances);
-  }
-
+  check_other_families(read, id);
   id.device_ids = read_device_ids(read, static_cast<std::size_t>(id.local_replicas.count) *
                                             static_cast<std::size_t>(id.devices_per_replica));
   id.threads_per_device = read.number("LOCKSTEP_THREADS_PER_DEVICE", index_name, {.least = 1});

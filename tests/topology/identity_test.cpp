@@ -183,6 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
         Change{{}, "LOCKSTEP_LOCAL_INSTANCE_INDEX", "0", "is '0', expected a place among the 3"},
         Change{{}, "RANK", "2", "is '2', expected 1: the LOCKSTEP variables say so"},
         Change{{}, "WORLD_SIZE", "8", "is '8', expected 3: the LOCKSTEP variables say so"},
+        Change{{}, "LOCAL_RANK", "0", "is '0', expected 1: the LOCKSTEP variables say so"},
         Change{{}, "OMPI_COMM_WORLD_RANK", "0", "is '0', expected 1: the LOCKSTEP variables"},
         Change{{}, "LOCKSTEP_JOB_ID", nullptr, "is not set"},
         Change{{}, "LOCKSTEP_RUN_DIR", nullptr, "is not set"}));
