@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+
 #include "lockstep/base/file.h"
 #include "lockstep/launch/supervise/descendants.h"
 #include "tests/support/scratch_folder.h"
@@ -102,8 +104,11 @@ TEST(RunSignalsTest, KillsAtOnceThoughNobodyReadsItsOutput) {
 }
 
 TEST(RunSignalsTest, GivesASlowReaderTheGracePeriod) {
-  auto job = start({"--grace-period", "20", "sh", "-c", "seq 30000"});
-  ASSERT_FALSE(job.wait_for_exit(500ms));  // the instance is done, but nobody reads
+  const ScratchFolder folder;
+  const auto done = folder.path() + "/done";
+  auto job = start({"--grace-period", "20", "sh", "-c", "seq 30000; touch " + done});
+  // The instance has written all, more than a pipe holds, and nobody reads.
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(done); }, 20s));
   job.signal(SIGTERM);
   ASSERT_FALSE(job.wait_for_exit(300ms));
   const auto result = job.wait(10s);
