@@ -84,9 +84,10 @@ void add_place_options(CLI::App& app, WrittenArguments& to) {
   app.add_option("--hostfile", to.parsed.run.hostfile, "the same from a file, one or more a line")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--bind", to.bind,
-                 "bind instances to cores: auto divides a host's cores among its instances "
-                 "where there are enough, core insists, numa takes whole NUMA nodes")
+  app.add_option(
+         "--bind", to.bind,
+         "bind instances to the cores of their devices: auto where each stage has a device of "
+         "its own, core always; numa takes whole NUMA nodes")
       ->check(CLI::IsMember(names_of(kBindPolicies)))
       ->type_name("HOW")
       ->group(group)
