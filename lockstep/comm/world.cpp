@@ -3,11 +3,18 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/connect.h"
 
 namespace lockstep {
 
 World World::init() {
   return World(topology::read_identity(topology::Environment::of_this_process()));
+}
+
+comm::Communicator& World::communicator() const {
+  std::call_once(connection_->once,
+                 [this] { connection_->communicator = comm::connect(identity_); });
+  return *connection_->communicator;
 }
 
 std::span<const int> World::device_ids(int replica) const {

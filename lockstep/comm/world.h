@@ -1,16 +1,21 @@
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "lockstep/comm/communicator.h"
 #include "lockstep/topology/identity.h"
 
 namespace lockstep {
 
-/// What a process knows of the job that it is part of.
+/// What a process knows of the job that it is part of, and the collectives over its instances.
 ///
-/// A value: copies answer alike, and every member may be called from any thread. It lives in
-/// `comm` because the collectives over the job's instances are offered here as well.
+/// A value: copies answer alike and share one communicator. Every member may be called from any
+/// thread, except collectives: one thread at a time.
 class World {
  public:
   /// Reads who this process is from its environment: lockstep's variables, torchrun's, Open MPI's
@@ -50,8 +55,39 @@ class World {
   /// The launcher's name for the job; empty where lockstep's launcher did not start it.
   const std::string& job_id() const noexcept { return identity_.job_id; }
 
+  /// All instances of the job. The first call meets the others, and returns when all have come.
+  /// Errors: those of `comm::connect`.
+  comm::Communicator& communicator() const;
+
+  /// Collectives over all instances; `communicator()` has more of them, and groups.
+  void all_reduce(comm::Buffer buffer, comm::ReduceOp op = comm::ReduceOp::Sum) const {
+    communicator().all_reduce(buffer, op);
+  }
+  void all_reduce(std::span<const comm::Buffer> buffers,
+                  comm::ReduceOp op = comm::ReduceOp::Sum) const {
+    communicator().all_reduce(buffers, op);
+  }
+  void broadcast(comm::Buffer buffer, int root) const { communicator().broadcast(buffer, root); }
+  void all_gather(comm::ConstBuffer block, comm::Buffer blocks) const {
+    communicator().all_gather(block, blocks);
+  }
+  void barrier() const { communicator().barrier(); }
+
+  /// Runs `function(communicator)` on some instances, with a communicator of theirs; the others go
+  /// on at once.
+  template <typename Function>
+  void on_instances(const std::vector<int>& instances, Function&& function) const {
+    communicator().on_instances(instances, std::forward<Function>(function));
+  }
+
  private:
+  struct Connection {
+    std::once_flag once;
+    std::unique_ptr<comm::Communicator> communicator;
+  };
+
   topology::Identity identity_;
+  std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
 };
 
 }  // namespace lockstep

@@ -142,8 +142,7 @@ Identity read_lockstep(const Environment& environment) {
                                             static_cast<std::size_t>(id.devices_per_replica));
   id.threads_per_device = read.number("LOCKSTEP_THREADS_PER_DEVICE", index_name, {.least = 1});
   id.restart_count = read.number("LOCKSTEP_RESTART_COUNT", index_name, {});
-  id.stall_timeout =
-      read_seconds(read, "LOCKSTEP_STALL_TIMEOUT", read.text("LOCKSTEP_STALL_TIMEOUT", index_name));
+  id.session = fmt::format("{}-{}", id.job_id, id.restart_count);
   id.cache_path = environment.get("LOCKSTEP_CACHE_PATH");
   return id;
 }
@@ -172,6 +171,15 @@ Identity one_replica_each(LaunchedBy launcher, const Rank& rank, const Reader& r
   return id;
 }
 
+/// The values of these variables, as far as they are set, with dots between; nothing without the
+/// first.
+std::string session_of(const Environment& environment, const std::vector<std::string>& names) {
+  if (!environment.has(names.front())) return {};
+  std::string session;
+  for (const auto& name : names) session += environment.get(name).value_or("") + '.';
+  return session;
+}
+
 Identity read_torchrun(const Environment& environment) {
   const Reader read(environment);
   Rank rank{};
@@ -180,7 +188,10 @@ Identity read_torchrun(const Environment& environment) {
   // Scripts that set RANK by hand often leave the local ones out: they mean one host.
   rank.local_size = read.number_or("LOCAL_WORLD_SIZE", rank.size, {.least = 1, .most = rank.size});
   rank.local_rank = read.number_or("LOCAL_RANK", rank.rank, {.most = rank.local_size - 1});
-  return one_replica_each(LaunchedBy::Torchrun, rank, read, "LOCAL_RANK");
+  auto id = one_replica_each(LaunchedBy::Torchrun, rank, read, "LOCAL_RANK");
+  id.session = session_of(environment, {"MASTER_PORT", "MASTER_ADDR", "TORCHELASTIC_RUN_ID",
+                                        "TORCHELASTIC_RESTART_COUNT"});
+  return id;
 }
 
 Identity read_open_mpi(const Environment& environment) {
@@ -193,7 +204,9 @@ Identity read_open_mpi(const Environment& environment) {
       read.number(prefix + "LOCAL_SIZE", prefix + "RANK", {.least = 1, .most = rank.size});
   rank.local_rank =
       read.number(prefix + "LOCAL_RANK", prefix + "RANK", {.most = rank.local_size - 1});
-  return one_replica_each(LaunchedBy::OpenMpi, rank, read, prefix + "LOCAL_RANK");
+  auto id = one_replica_each(LaunchedBy::OpenMpi, rank, read, prefix + "LOCAL_RANK");
+  id.session = session_of(environment, {"PMIX_NAMESPACE", "PMIX_SERVER_URI2"});
+  return id;
 }
 
 /// The entry for one node of "2(x3),1": two tasks on each of three nodes, then one.
@@ -224,7 +237,9 @@ Identity read_slurm(const Environment& environment) {
   const int node = read.number("SLURM_NODEID", rank_name, {});
   rank.local_size = tasks_of_node(read, read.text("SLURM_STEP_TASKS_PER_NODE", rank_name), node);
   rank.local_rank = read.number("SLURM_LOCALID", rank_name, {.most = rank.local_size - 1});
-  return one_replica_each(LaunchedBy::Slurm, rank, read, "SLURM_LOCALID");
+  auto id = one_replica_each(LaunchedBy::Slurm, rank, read, "SLURM_LOCALID");
+  id.session = session_of(environment, {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
+  return id;
 }
 
 /// A step that srun started. Batch scripts and interactive shells have variables of Slurm too, but
@@ -236,6 +251,30 @@ bool is_slurm_task(const Environment& environment) {
   if (!step || !environment.has("SLURM_STEP_NUM_TASKS")) return false;
   const auto number = parse_integer(*step);
   return !number || *number < kFirstReservedStep;
+}
+
+Identity read_place(const Environment& environment) {
+  const auto has = [&](const char* name) { return environment.has(name); };
+  if (has("LOCKSTEP_INSTANCE_INDEX") || has("LOCKSTEP_NUM_INSTANCES")) {
+    return read_lockstep(environment);
+  }
+  if (has("RANK") || has("WORLD_SIZE")) return read_torchrun(environment);
+  if (has("OMPI_COMM_WORLD_RANK") || has("OMPI_COMM_WORLD_SIZE")) return read_open_mpi(environment);
+  if (is_slurm_task(environment)) return read_slurm(environment);
+  return {};
+}
+
+/// What the launcher hands on, and what users of other launchers may set themselves.
+void read_settings(const Environment& environment, Identity& id) {
+  const Reader read(environment);
+  if (const auto seconds = environment.get("LOCKSTEP_STALL_TIMEOUT")) {
+    id.stall_timeout = read_seconds(read, "LOCKSTEP_STALL_TIMEOUT", *seconds);
+  }
+  if (const auto name = environment.get("LOCKSTEP_TRANSPORT")) {
+    const auto transport = parse_transport(*name);
+    if (!transport) throw read.error("LOCKSTEP_TRANSPORT", "auto, local or shm");
+    id.transport = *transport;
+  }
 }
 
 }  // namespace
@@ -258,6 +297,7 @@ void write_identity(Environment& environment, const Identity& id, const Rendezvo
   set("LOCKSTEP_THREADS_PER_DEVICE", id.threads_per_device.value_or(1));
   set("LOCKSTEP_RESTART_COUNT", id.restart_count);
   set("LOCKSTEP_STALL_TIMEOUT", id.stall_timeout.count());
+  set("LOCKSTEP_TRANSPORT", name_of(id.transport));
   if (id.cache_path) set("LOCKSTEP_CACHE_PATH", *id.cache_path);
 
   for (const auto* name : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"}) {
@@ -271,15 +311,29 @@ void write_identity(Environment& environment, const Identity& id, const Rendezvo
   set("MASTER_PORT", rendezvous.port);
 }
 
-Identity read_identity(const Environment& environment) {
-  const auto has = [&](const char* name) { return environment.has(name); };
-  if (has("LOCKSTEP_INSTANCE_INDEX") || has("LOCKSTEP_NUM_INSTANCES")) {
-    return read_lockstep(environment);
+std::optional<TransportKind> parse_transport(std::string_view name) {
+  for (const auto kind : {TransportKind::Auto, TransportKind::Local, TransportKind::Shm}) {
+    if (name == name_of(kind)) return kind;
   }
-  if (has("RANK") || has("WORLD_SIZE")) return read_torchrun(environment);
-  if (has("OMPI_COMM_WORLD_RANK") || has("OMPI_COMM_WORLD_SIZE")) return read_open_mpi(environment);
-  if (is_slurm_task(environment)) return read_slurm(environment);
-  return {};
+  return std::nullopt;
+}
+
+std::string_view name_of(TransportKind transport) noexcept {
+  switch (transport) {
+    case TransportKind::Auto:
+      return "auto";
+    case TransportKind::Local:
+      return "local";
+    case TransportKind::Shm:
+      return "shm";
+  }
+  return "?";
+}
+
+Identity read_identity(const Environment& environment) {
+  auto identity = read_place(environment);
+  read_settings(environment, identity);
+  return identity;
 }
 
 }  // namespace lockstep::topology

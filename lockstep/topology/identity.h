@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/topology/environment.h"
@@ -13,11 +14,20 @@ namespace lockstep::topology {
 /// Who started this process, and so whose variables say who it is.
 enum class LaunchedBy { Nobody, Lockstep, Torchrun, OpenMpi, Slurm };
 
+/// What carries collectives between instances.
+enum class TransportKind { Auto, Local, Shm };
+
+/// "auto", "local", "shm"; nothing for other names.
+std::optional<TransportKind> parse_transport(std::string_view name);
+std::string_view name_of(TransportKind transport) noexcept;
+
 /// Who a process is within its job. The defaults are those of a process that is alone.
 struct Identity {
   LaunchedBy launched_by = LaunchedBy::Nobody;
   std::string job_id;
   std::string run_dir;
+  /// What sets this start of the job apart from all others on this host; empty where nothing does.
+  std::string session;
   int instance = 0;
   int num_instances = 1;
   int local_instance = 0;
@@ -30,6 +40,7 @@ struct Identity {
   int restart_count = 0;
   std::optional<std::string> cache_path;
   std::chrono::duration<double> stall_timeout{60};
+  TransportKind transport = TransportKind::Auto;
 
   bool operator==(const Identity&) const = default;
 };

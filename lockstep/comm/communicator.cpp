@@ -1,0 +1,175 @@
+#include "lockstep/comm/communicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/checked_operation.h"
+#include "lockstep/comm/work_queue.h"
+
+namespace lockstep::comm {
+
+struct Communicator::Impl {
+  std::unique_ptr<Transport> transport;
+  std::map<std::vector<int>, std::unique_ptr<Communicator>> groups;
+  const std::vector<int>* scope = nullptr;  ///< the group that `on_instances` runs on
+  WorkQueue queue;                          // last: it uses the transport while it closes
+};
+
+Communicator::Communicator(std::unique_ptr<Transport> transport)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->transport = std::move(transport);
+}
+
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const noexcept { return impl_->transport->rank(); }
+int Communicator::size() const noexcept { return static_cast<int>(instances().size()); }
+std::span<const int> Communicator::instances() const noexcept {
+  return impl_->transport->instances();
+}
+
+void Communicator::heartbeat(std::string_view doing) { impl_->transport->heartbeat(doing); }
+
+Work Communicator::start(Operation operation) {
+  if (impl_->scope != nullptr) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: called on instances {} inside on_instances({})",
+                            name_of(operation.kind), fmt::join(instances(), ","),
+                            fmt::join(*impl_->scope, ",")),
+                "use the communicator that is handed to the function");
+  }
+  return impl_->queue.push([transport = impl_->transport.get(), operation = std::move(operation)] {
+    transport->execute(operation);
+  });
+}
+
+/// On the caller's own thread where nothing is under way: handing it over costs more than a small
+/// operation takes.
+void Communicator::run(Operation operation) {
+  if (impl_->scope == nullptr && impl_->queue.is_idle()) {
+    impl_->transport->execute(operation);
+  } else {
+    start(std::move(operation)).wait();
+  }
+}
+
+void Communicator::all_reduce(Buffer buffer, ReduceOp op) {
+  run(checked::all_reduce({&buffer, 1}, op));
+}
+
+void Communicator::all_reduce(std::span<const Buffer> buffers, ReduceOp op) {
+  run(checked::all_reduce(buffers, op));
+}
+
+void Communicator::all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result,
+                                     ReduceOp op) {
+  run(checked::all_reduce_leaves(leaves, result, op));
+}
+
+void Communicator::reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op) {
+  run(checked::reduce_scatter(blocks, result, op, size()));
+}
+
+void Communicator::all_gather(ConstBuffer block, Buffer blocks) {
+  run(checked::all_gather(block, blocks, size()));
+}
+
+void Communicator::broadcast(Buffer buffer, int root) {
+  run(checked::broadcast(buffer, root, size()));
+}
+
+void Communicator::gather(ConstBuffer block, Buffer blocks, int root) {
+  run(checked::gather(block, blocks, {root, rank(), size()}));
+}
+
+void Communicator::scatter(ConstBuffer blocks, Buffer block, int root) {
+  run(checked::scatter(blocks, block, {root, rank(), size()}));
+}
+
+void Communicator::barrier(std::string_view name) { run(checked::barrier(name)); }
+
+Communicator& Communicator::group(const std::vector<int>& members) {
+  const auto mine = instances()[static_cast<std::size_t>(rank())];
+  const auto all = instances();
+  const bool is_valid =
+      !members.empty() &&
+      std::adjacent_find(members.begin(), members.end(), std::greater_equal<>()) == members.end() &&
+      std::includes(all.begin(), all.end(), members.begin(), members.end());
+  if (!is_valid) {
+    throw Error(ErrorKind::Options,
+                fmt::format("group: expected some of instances {}, ascending, found {}",
+                            fmt::join(all, ","), fmt::join(members, ",")));
+  }
+  if (!std::binary_search(members.begin(), members.end(), mine)) {
+    throw Error(ErrorKind::Options, fmt::format("group: instance {} is not one of {}", mine,
+                                                fmt::join(members, ",")));
+  }
+  auto& group = impl_->groups[members];
+  if (!group) group = std::make_unique<Communicator>(impl_->transport->group(members));
+  return *group;
+}
+
+Communicator* Communicator::enter_group(const std::vector<int>& members) {
+  const auto mine = instances()[static_cast<std::size_t>(rank())];
+  if (std::find(members.begin(), members.end(), mine) == members.end()) return nullptr;
+  auto& entered = group(members);
+  impl_->scope = &impl_->groups.find(members)->first;
+  return &entered;
+}
+
+Communicator::LeaveGroup::~LeaveGroup() { outer.impl_->scope = nullptr; }
+
+SharedMemory Communicator::allocate(std::size_t bytes, std::string_view name) {
+  if (bytes == 0) {
+    throw Error(ErrorKind::Options, fmt::format("allocate \"{}\": expected bytes, found 0", name));
+  }
+  // What is under way goes first, as for every collective.
+  if (!impl_->queue.is_idle()) impl_->queue.push([] {}).wait();
+  return impl_->transport->allocate(bytes, name);
+}
+
+Communicator::Async Communicator::async() noexcept { return Async(*this); }
+
+Work Communicator::Async::all_reduce(Buffer buffer, ReduceOp op) {
+  return communicator_.start(checked::all_reduce({&buffer, 1}, op));
+}
+
+Work Communicator::Async::all_reduce(std::span<const Buffer> buffers, ReduceOp op) {
+  return communicator_.start(checked::all_reduce(buffers, op));
+}
+
+Work Communicator::Async::all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result,
+                                            ReduceOp op) {
+  return communicator_.start(checked::all_reduce_leaves(leaves, result, op));
+}
+
+Work Communicator::Async::reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op) {
+  return communicator_.start(checked::reduce_scatter(blocks, result, op, communicator_.size()));
+}
+
+Work Communicator::Async::all_gather(ConstBuffer block, Buffer blocks) {
+  return communicator_.start(checked::all_gather(block, blocks, communicator_.size()));
+}
+
+Work Communicator::Async::broadcast(Buffer buffer, int root) {
+  return communicator_.start(checked::broadcast(buffer, root, communicator_.size()));
+}
+
+Work Communicator::Async::gather(ConstBuffer block, Buffer blocks, int root) {
+  return communicator_.start(
+      checked::gather(block, blocks, {root, communicator_.rank(), communicator_.size()}));
+}
+
+Work Communicator::Async::scatter(ConstBuffer blocks, Buffer block, int root) {
+  return communicator_.start(
+      checked::scatter(blocks, block, {root, communicator_.rank(), communicator_.size()}));
+}
+
+Work Communicator::Async::barrier(std::string_view name) {
+  return communicator_.start(checked::barrier(name));
+}
+
+}  // namespace lockstep::comm

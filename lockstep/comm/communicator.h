@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/comm/buffer.h"
+#include "lockstep/comm/operation.h"
+#include "lockstep/comm/transport.h"
+#include "lockstep/comm/work.h"
+
+namespace lockstep::comm {
+
+/// A fixed group of instances that issue the same collectives in the same order.
+///
+/// A result is a function of what the instances bring and of their number alone: elements are
+/// combined along one fixed tree (`ordered_reduction.h`), so the same bits come out over every
+/// transport. `rank` counts within the group, and so do roots.
+///
+/// One thread at a time may call a member, except `heartbeat`, which any thread may call. Different
+/// communicators, groups of each other included, may be used side by side. A buffer of an
+/// asynchronous operation belongs to the communicator until `Work::wait` returns.
+///
+/// Errors: `Options` for arguments that cannot be meant, before anything is sent, and on every
+/// instance where instances disagree; `PeerLost` where an instance is gone; `Timeout` where one is
+/// late beyond the deadline. After any of them but the first, only destruction is allowed.
+class Communicator {
+ public:
+  explicit Communicator(std::unique_ptr<Transport> transport);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  /// The job's numbers of this group's instances, by rank.
+  std::span<const int> instances() const noexcept;
+
+  /// Combines each element over all instances, in place.
+  void all_reduce(Buffer buffer, ReduceOp op = ReduceOp::Sum);
+  /// The same for many buffers as one operation.
+  void all_reduce(std::span<const Buffer> buffers, ReduceOp op = ReduceOp::Sum);
+  /// Combines leaves, of which each instance brings one or more: those of rank 0 come first, and so
+  /// on. The result depends on the leaves, not on who brings them.
+  void all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result,
+                         ReduceOp op = ReduceOp::Sum);
+  /// Combines `size()` blocks as `all_reduce` does; block r ends up on rank r.
+  void reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op = ReduceOp::Sum);
+  /// Everybody gets everybody's block, by rank.
+  void all_gather(ConstBuffer block, Buffer blocks);
+  void broadcast(Buffer buffer, int root);
+  /// The root gets everybody's block, by rank; `blocks` is for the root only.
+  void gather(ConstBuffer block, Buffer blocks, int root);
+  /// Rank r gets block r of the root's; `blocks` is for the root only.
+  void scatter(ConstBuffer blocks, Buffer block, int root);
+  void barrier(std::string_view name = {});
+
+  /// The same operations in the background, in the order of the calls.
+  class Async;
+  Async async() noexcept;
+
+  /// Says that this instance is alive and busy, so that its peers do not take it for late.
+  void heartbeat(std::string_view doing);
+
+  /// The communicator of some of these instances, given by their numbers in the job, ascending.
+  /// Only they call this. It lives as long as this one and is made once for each list.
+  Communicator& group(const std::vector<int>& instances);
+
+  /// Runs `function(group)` on these instances; the others go on at once. Collectives belong on the
+  /// group that is handed over: this communicator refuses them until the function is done.
+  template <typename Function>
+  void on_instances(const std::vector<int>& instances, Function&& function) {
+    auto* members = enter_group(instances);
+    if (members == nullptr) return;
+    const LeaveGroup leave{*this};
+    std::forward<Function>(function)(*members);
+  }
+
+  /// Zeroed memory that all instances of the group share; everybody calls it alike.
+  /// Errors: `Unavailable` on every instance where the machine has not so much.
+  SharedMemory allocate(std::size_t bytes, std::string_view name);
+
+ private:
+  struct Impl;
+  struct LeaveGroup {
+    Communicator& outer;
+    ~LeaveGroup();
+  };
+  Communicator* enter_group(const std::vector<int>& instances);
+  void run(Operation operation);
+  Work start(Operation operation);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+/// `communicator.async().all_reduce(gradients, ReduceOp::Mean)` starts what the member of the same
+/// name of `Communicator` does, and returns at once.
+class Communicator::Async {
+ public:
+  Work all_reduce(Buffer buffer, ReduceOp op = ReduceOp::Sum);
+  Work all_reduce(std::span<const Buffer> buffers, ReduceOp op = ReduceOp::Sum);
+  Work all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result,
+                         ReduceOp op = ReduceOp::Sum);
+  Work reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op = ReduceOp::Sum);
+  Work all_gather(ConstBuffer block, Buffer blocks);
+  Work broadcast(Buffer buffer, int root);
+  Work gather(ConstBuffer block, Buffer blocks, int root);
+  Work scatter(ConstBuffer blocks, Buffer block, int root);
+  Work barrier(std::string_view name = {});
+
+ private:
+  friend class Communicator;
+  explicit Async(Communicator& communicator) : communicator_(communicator) {}
+  Communicator& communicator_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,59 @@
+#include "lockstep/comm/connect.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/local/local_group.h"
+#include "lockstep/comm/shm/join.h"
+
+namespace lockstep::comm {
+namespace {
+
+using topology::TransportKind;
+
+TransportKind choose_transport(const topology::Identity& identity) {
+  if (identity.num_local_instances != identity.num_instances) {
+    throw Error(ErrorKind::Unavailable,
+                fmt::format("communicator: {} of {} instances are on other hosts, and this version "
+                            "connects those of one host only",
+                            identity.num_instances - identity.num_local_instances,
+                            identity.num_instances),
+                "run the job on one host");
+  }
+  const bool is_alone = identity.num_instances == 1;
+  if (identity.transport == TransportKind::Auto) {
+    return is_alone ? TransportKind::Local : TransportKind::Shm;
+  }
+  if (identity.transport == TransportKind::Local && !is_alone) {
+    throw Error(ErrorKind::Options,
+                fmt::format("communicator: transport local connects threads of one process, but "
+                            "there are {} instances",
+                            identity.num_instances),
+                "pass --transport auto or shm");
+  }
+  return identity.transport;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
+  const auto kind = choose_transport(identity);
+  const WaitOptions options{.stall_timeout = identity.stall_timeout, .warn = log_warning};
+  if (kind == TransportKind::Local) {
+    return std::make_unique<Communicator>(local::LocalGroup(1, options).join(0));
+  }
+  if (identity.session.empty()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("communicator: nothing says where the {} instances meet",
+                            identity.num_instances),
+                "start them with 'lockstep run', or set MASTER_ADDR and MASTER_PORT");
+  }
+  const shm::MeetingPlace place{.folder = identity.run_dir,
+                                .session = identity.session,
+                                .instance = identity.instance,
+                                .num_instances = identity.num_instances};
+  return std::make_unique<Communicator>(shm::join(place, options));
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "lockstep/base/file.h"
+#include "lockstep/comm/host/job_header.h"
+#include "lockstep/comm/shared_memory.h"
+
+namespace lockstep::comm::host {
+
+inline constexpr std::size_t kPage = 4096;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// The memory that the instances of a job share on one host: a file without a name, which ends with
+/// the last process that has it open, however that ends. Any thread may call a member.
+class JobMemory {
+ public:
+  static std::shared_ptr<JobMemory> create(int num_instances);
+  explicit JobMemory(UniqueFd file);
+
+  int file() const noexcept { return file_.get(); }
+  JobHeader& header() const noexcept { return *header_; }
+
+  /// Makes room, zeroed, and returns its offset.
+  /// Errors: `Unavailable` where the machine has not so much; the kernel would end a process later.
+  std::uint64_t reserve(std::size_t bytes);
+
+  /// Pieces that begin at the same offset are mapped once, so threads see them at one address.
+  SharedMemory map(std::uint64_t offset, std::size_t bytes);
+
+ private:
+  UniqueFd file_;
+  SharedMemory header_memory_;
+  JobHeader* header_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, SharedMemory> mapped_;
+};
+
+}  // namespace lockstep::comm::host

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/comm/host/gate.h"
+#include "lockstep/comm/host/job_memory.h"
+#include "lockstep/comm/transport.h"
+
+namespace lockstep::comm::host {
+
+using Clock = std::chrono::steady_clock;
+
+/// One instance among those that share a job's memory: it shows itself to the others while this
+/// lives, and sees them. Any thread may call a member.
+class Member {
+ public:
+  Member(std::shared_ptr<JobMemory> memory, int instance, WaitOptions options);
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  int instance() const noexcept { return instance_; }
+  int num_instances() const noexcept { return memory_->header().num_instances; }
+  JobMemory& memory() const noexcept { return *memory_; }
+  const WaitOptions& options() const noexcept { return options_; }
+
+  void heartbeat(std::string_view doing) noexcept;
+  /// Notes which thread waits, and in what, for the messages of others.
+  void note_wait(std::string_view operation) noexcept;
+  void note_return() noexcept;
+
+  /// Whether an instance has ended or left, or will never come.
+  bool is_gone(int instance);
+  Clock::time_point last_heartbeat(int instance) const noexcept;
+  /// "instance 2 (host b, pid 4711)"
+  std::string name_of(int instance) const;
+  /// "; it said "evaluating" 12 s ago", "; it is stopped", or nothing.
+  std::string condition_of(int instance) const;
+  /// Where the thread of another instance stands that waits or did so last; empty if unknown.
+  std::string stack_of(int instance) const;
+
+  /// How to wait for these instances.
+  Patience patience_for(std::span<const int> instances) const;
+
+  /// Throws the job's verdict, if there is one.
+  void throw_if_failed();
+  /// Makes this error the job's verdict and throws it; throws the one that is there, if any.
+  /// `details` takes its time, so only whoever gives the verdict adds them.
+  [[noreturn]] void fail(const Error& error, const std::function<std::string()>& details = {});
+
+ private:
+  InstanceSlot& slot(int instance) const noexcept;
+  [[noreturn]] void throw_verdict(const Error& otherwise);
+
+  std::shared_ptr<JobMemory> memory_;
+  int instance_;
+  WaitOptions options_;
+  std::mutex mutex_;
+  std::map<int, UniqueFd> processes_;  // of others, as far as they were looked at
+};
+
+}  // namespace lockstep::comm::host

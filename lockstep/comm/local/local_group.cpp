@@ -1,0 +1,51 @@
+#include "lockstep/comm/local/local_group.h"
+
+#include <numeric>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/host/host_transport.h"
+
+namespace lockstep::comm::local {
+
+LocalGroup::LocalGroup(int size, WaitOptions options)
+    : size_(size), options_(std::move(options)), memory_(host::JobMemory::create(size)) {}
+
+std::unique_ptr<Transport> LocalGroup::join(int rank) {
+  std::vector<int> everybody(static_cast<std::size_t>(size_));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  return std::make_unique<host::HostTransport>(
+      std::make_shared<host::Member>(memory_, rank, options_), everybody);
+}
+
+void run_threads(int size, const std::function<void(Communicator&)>& function,
+                 const WaitOptions& options) {
+  LocalGroup group(size, options);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Communicator communicator(group.join(rank));
+        function(communicator);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+
+  std::exception_ptr victim;
+  for (const auto& error : errors) {
+    if (!error) continue;
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& caught) {
+      if (caught.kind() != ErrorKind::PeerLost) throw;
+      victim = error;
+    }
+  }
+  if (victim) std::rethrow_exception(victim);
+}
+
+}  // namespace lockstep::comm::local

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/comm/transport.h"
+
+namespace lockstep::comm::host {
+class JobMemory;
+}
+
+namespace lockstep::comm::local {
+
+/// Threads of this process that are the instances of a job: the transport `local`.
+class LocalGroup {
+ public:
+  explicit LocalGroup(int size, WaitOptions options = {});
+
+  /// Called once for each rank, on the thread that is to use it: it returns when all have come.
+  std::unique_ptr<Transport> join(int rank);
+
+ private:
+  int size_;
+  WaitOptions options_;
+  std::shared_ptr<host::JobMemory> memory_;
+};
+
+/// Runs `function` on `size` threads, each with its communicator, and returns when all are done.
+/// Throws what a thread threw: of several errors one that is not about a lost peer.
+void run_threads(int size, const std::function<void(Communicator&)>& function,
+                 const WaitOptions& options = {});
+
+}  // namespace lockstep::comm::local

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/comm/buffer.h"
+
+namespace lockstep::comm {
+
+/// How elements are combined. 16-bit floats are combined in f32, integers in i64 (a sum or product
+/// that does not fit keeps its low bits; a mean rounds towards zero). A NaN wins over any number.
+enum class ReduceOp : std::uint8_t { Sum, Mean, Min, Max, Product };
+
+std::string_view name_of(ReduceOp op) noexcept;
+
+enum class OperationKind : std::uint8_t {
+  AllReduce,
+  ReduceScatter,
+  AllGather,
+  Broadcast,
+  Gather,
+  Scatter,
+  Barrier,
+};
+
+std::string_view name_of(OperationKind kind) noexcept;
+
+/// Whether an operation combines elements, so that its operator means something.
+bool combines(OperationKind kind) noexcept;
+
+/// One collective as one instance asks for it; the pointers are its own.
+///
+/// AllReduce: `outputs` are the buffers; `inputs` are empty where the buffers themselves are what
+/// each instance brings, else they are this instance's leaves and there is one output.
+/// The others: at most one input and one output.
+struct Operation {
+  OperationKind kind = OperationKind::Barrier;
+  ReduceOp op = ReduceOp::Sum;
+  int root = -1;
+  std::vector<ConstBuffer> inputs{};
+  std::vector<Buffer> outputs{};
+  std::string name{};  ///< the user's name for what is worked on, or empty
+
+  bool has_leaves() const noexcept {
+    return kind == OperationKind::AllReduce && !inputs.empty();
+  }
+};
+
+/// What must be the same on every instance at the same number, and what a message says of it.
+struct Signature {
+  OperationKind kind;
+  ReduceOp op;
+  DataType type;
+  bool has_leaves;
+  std::int32_t root;
+  std::int32_t buffers;     ///< how many of them a grouped operation has
+  std::int64_t count;       ///< elements of all of them
+  std::uint64_t layout;     ///< a hash over each one's type and count
+
+  bool operator==(const Signature&) const = default;
+};
+
+Signature signature_of(const Operation& operation);
+
+/// "all_reduce(sum, 1024 f32)", "broadcast(1 i64 from rank 3)".
+std::string describe(const Signature& signature);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,225 @@
+#include "lockstep/comm/sharded_update.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/leaf_layout.h"
+#include "lockstep/comm/reduce_kernels.h"
+
+namespace lockstep::comm {
+namespace {
+
+/// Everything begins at a line of the cache, so that nobody writes where another reads.
+constexpr std::size_t kLine = 64;
+
+std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+void check(const ShardedUpdate::Shape& shape, const std::string& name) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::Options, fmt::format("ShardedUpdate \"{}\": {}", name, what));
+  };
+  if (shape.count < 1) refuse(fmt::format("expected a count of at least 1, found {}", shape.count));
+  if (accumulator_of(shape.leaf_type) != DataType::F32) {
+    refuse(fmt::format("expected leaves of f16, bf16 or f32, found {}", name_of(shape.leaf_type)));
+  }
+  if (shape.num_leaves < 1) {
+    refuse(fmt::format("expected at least one leaf, found {}", shape.num_leaves));
+  }
+  if (shape.values_per_block < 0) {
+    refuse(fmt::format("expected at least 0 values per block, found {}", shape.values_per_block));
+  }
+  if (shape.state_bytes == 0) refuse("expected a state, found 0 bytes");
+  const bool is_ascending =
+      shape.blocks.empty() ||
+      (shape.blocks.front() == 0 && shape.blocks.back() < shape.count &&
+       std::adjacent_find(shape.blocks.begin(), shape.blocks.end(), std::greater_equal<>()) ==
+           shape.blocks.end());
+  if (!is_ascending) {
+    refuse(fmt::format("expected blocks that ascend from 0 and begin below {}", shape.count));
+  }
+}
+
+ShardedUpdate::Shape with_blocks(ShardedUpdate::Shape shape) {
+  if (!shape.blocks.empty()) return shape;
+  for (std::int64_t first = 0; first < shape.count; first += ShardedUpdate::kBlock) {
+    shape.blocks.push_back(first);
+  }
+  return shape;
+}
+
+std::vector<int> everybodys(Communicator& communicator, int value) {
+  std::vector<int> values(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(buffer_of(std::span<const int>(&value, 1)), buffer_of(values));
+  return values;
+}
+
+}  // namespace
+
+ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::string name)
+    : communicator_(communicator),
+      shape_(with_blocks(std::move(shape))),
+      name_(std::move(name)),
+      counter_({}) {
+  check(shape_, name_);
+  const auto counts = everybodys(communicator_, shape_.num_leaves);
+  const LeafLayout layout(counts);
+  counter_ = LeafCounter(layout.ranges[static_cast<std::size_t>(communicator_.rank())]);
+  if (shape_.leaf_type != DataType::F32) {
+    narrow_leaf_.resize(static_cast<std::size_t>(shape_.count));
+  }
+  lay_out(counts);
+  reducer_ = std::make_unique<Reducer>(ReductionTree(layout.nodes, layout.num_leaves),
+                                       ReduceOp::Sum);
+}
+
+/// Commit word, what is measured, two versions of the state, and each instance's buffers for nodes.
+void ShardedUpdate::lay_out(std::span<const int> leaf_counts) {
+  const auto leaf_bytes = whole_lines(static_cast<std::size_t>(shape_.count) * sizeof(float));
+  const auto measured_bytes = whole_lines(
+      shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block) * sizeof(double));
+  const auto ranges = LeafLayout(leaf_counts).ranges;
+  std::size_t num_buffers = 0;
+  for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
+  const auto bytes = kLine + measured_bytes + 2 * whole_lines(shape_.state_bytes) +
+                     num_buffers * leaf_bytes;
+  memory_ = communicator_.allocate(bytes, name_);
+
+  auto* next = memory_.data();
+  const auto take = [&](std::size_t size) { return std::exchange(next, next + size); };
+  committed_ = reinterpret_cast<std::atomic<std::uint64_t>*>(take(kLine));
+  measured_ = reinterpret_cast<double*>(take(measured_bytes));
+  states_ = take(2 * whole_lines(shape_.state_bytes));
+  for (const auto& range : ranges) {
+    pools_.push_back(reinterpret_cast<float*>(next));
+    LeafCounter counter(range);
+    while (counter.num_missing() > 0) counter.take();
+    const auto rank = static_cast<int>(pools_.size()) - 1;
+    for (const auto& held : counter.held()) node_data_.push_back(buffer(rank, held.buffer));
+    take(static_cast<std::size_t>(num_buffers_for(range)) * leaf_bytes);
+  }
+}
+
+float* ShardedUpdate::buffer(int rank, int index) const noexcept {
+  const auto stride =
+      whole_lines(static_cast<std::size_t>(shape_.count) * sizeof(float)) / sizeof(float);
+  return pools_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(index) * stride;
+}
+
+std::byte* ShardedUpdate::state_of(std::uint64_t version) const noexcept {
+  return states_ + version % 2 * whole_lines(shape_.state_bytes);
+}
+
+std::uint64_t ShardedUpdate::version() const noexcept {
+  return committed_->load(std::memory_order_acquire);
+}
+
+void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write) {
+  if (communicator_.rank() == 0) write(state_of(version()));
+  communicator_.barrier(name_);
+}
+
+void* ShardedUpdate::leaf() {
+  if (counter_.num_missing() == 0) {
+    throw Error(ErrorKind::Options,
+                fmt::format("ShardedUpdate \"{}\": expected {} leaves, found one more", name_,
+                            shape_.num_leaves),
+                "call step() after the last one");
+  }
+  if (!narrow_leaf_.empty()) return narrow_leaf_.data();
+  return buffer(communicator_.rank(), counter_.next_buffer());
+}
+
+void ShardedUpdate::take_leaf() {
+  const auto* written = leaf();
+  const int rank = communicator_.rank();
+  const auto count = static_cast<std::size_t>(shape_.count);
+  if (!narrow_leaf_.empty()) {
+    kernels::widen(shape_.leaf_type, written, buffer(rank, counter_.next_buffer()), count);
+  }
+  for (const auto& fold : counter_.take()) {
+    kernels::combine(ReduceOp::Sum, DataType::F32, buffer(rank, fold.into),
+                     buffer(rank, fold.from), buffer(rank, fold.into), count);
+  }
+}
+
+/// Blocks are dealt out whole, by where they begin, in about equal numbers of elements.
+ShardedUpdate::BlockRange ShardedUpdate::my_blocks() const {
+  const auto first_from = [&](std::int64_t rank) {
+    const auto element = shape_.count * rank / communicator_.size();
+    const auto found = std::lower_bound(shape_.blocks.begin(), shape_.blocks.end(), element);
+    return static_cast<std::size_t>(found - shape_.blocks.begin());
+  };
+  return {first_from(communicator_.rank()), first_from(communicator_.rank() + 1)};
+}
+
+/// The sum takes the place of this instance's first node: of that block nobody else reads it.
+std::span<float> ShardedUpdate::sum_block(std::size_t block, std::int64_t divisor) {
+  const auto first = shape_.blocks[block];
+  const auto end = block + 1 < shape_.blocks.size() ? shape_.blocks[block + 1] : shape_.count;
+  const auto count = static_cast<std::size_t>(end - first);
+  std::vector<NodeData> nodes;
+  nodes.reserve(node_data_.size());
+  for (const auto* data : node_data_) nodes.push_back({data + first, DataType::F32});
+  auto* sum = buffer(communicator_.rank(), counter_.held().front().buffer) + first;
+  reducer_->reduce(nodes, count, DataType::F32, sum, DataType::F32);
+  if (divisor != 1) kernels::divide(DataType::F32, sum, divisor, count);
+  return {sum, count};
+}
+
+std::span<double> ShardedUpdate::values_of(std::size_t block) const noexcept {
+  const auto width = static_cast<std::size_t>(shape_.values_per_block);
+  return {measured_ + block * width, width};
+}
+
+ShardedUpdate::Part ShardedUpdate::part(std::size_t block, std::span<float> sum) const {
+  return {shape_.blocks[block],
+          sum,
+          {measured_, shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block)},
+          state(),
+          state_of(version() + 1)};
+}
+
+void ShardedUpdate::step(std::int64_t divisor, const Measure& measure, const Update& update) {
+  if (counter_.num_missing() > 0) {
+    throw Error(ErrorKind::Options, fmt::format("ShardedUpdate \"{}\": expected {} leaves, found {}",
+                                                name_, shape_.num_leaves,
+                                                shape_.num_leaves - counter_.num_missing()));
+  }
+  if (divisor < 1) {
+    throw Error(ErrorKind::Options,
+                fmt::format("ShardedUpdate \"{}\": expected a divisor of at least 1, found {}",
+                            name_, divisor));
+  }
+  const auto mine = my_blocks();
+  communicator_.barrier(name_);  // every leaf is there
+  if (!measure) {
+    for (auto block = mine.begin; block < mine.end; ++block) {
+      update(part(block, sum_block(block, divisor)));
+    }
+  } else if (mine.begin < mine.end) {
+    for (auto block = mine.begin; block < mine.end; ++block) {
+      const auto values = values_of(block);
+      std::fill(values.begin(), values.end(), 0.0);
+      measure(static_cast<int>(block), sum_block(block, divisor), values);
+    }
+  }
+  if (measure) {
+    communicator_.barrier(name_);  // everything is measured
+    if (mine.begin < mine.end) {
+      const auto first = shape_.blocks[mine.begin];
+      const auto end = mine.end < shape_.blocks.size() ? shape_.blocks[mine.end] : shape_.count;
+      auto* sum = buffer(communicator_.rank(), counter_.held().front().buffer) + first;
+      update(part(mine.begin, {sum, static_cast<std::size_t>(end - first)}));
+    }
+  }
+  auto current = version();
+  communicator_.barrier(name_);  // every slice is written
+  // Everybody commits: it is the same word, and nobody goes on before it is there.
+  committed_->compare_exchange_strong(current, current + 1, std::memory_order_acq_rel);
+  counter_.restart();
+}
+
+}  // namespace lockstep::comm

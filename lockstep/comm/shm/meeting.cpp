@@ -1,0 +1,286 @@
+#include "lockstep/comm/shm/meeting.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm::shm {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+struct Hello {
+  static constexpr std::uint32_t kMagic = 0x4c4b5354;
+  std::uint32_t magic;
+  std::uint32_t layout;
+  std::int32_t instance;
+  std::int32_t num_instances;
+};
+
+/// Goes with the memory, or says why it does not come.
+struct Answer {
+  std::array<char, 512> refusal;
+};
+
+/// FNV-1a: the same number in every process, whatever it is built from.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char character : text) {
+    hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3U;
+  }
+  return hash;
+}
+
+/// A file in the job's folder if there is one, else a name of the abstract kind, which ends with
+/// its owner.
+class Address {
+ public:
+  explicit Address(const MeetingPlace& place) : is_file_(!place.folder.empty()) {
+    address_.sun_family = AF_UNIX;
+    if (is_file_) {
+      // A socket's path may have 107 characters, a folder's more: go through the open folder.
+      folder_.reset(::open(place.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      if (!folder_) throw io_error("meeting: open " + place.folder);
+      path_ = fmt::format("/proc/self/fd/{}/meeting-{:x}", folder_.get(), hash_of(place.session));
+    } else {
+      path_ = '\0' + fmt::format("lockstep-{}-{:x}", ::geteuid(), hash_of(place.session));
+    }
+    std::memcpy(address_.sun_path, path_.data(), path_.size());
+  }
+
+  ~Address() {
+    if (is_bound_ && is_file_) ::unlink(path_.c_str());
+  }
+  Address(const Address&) = delete;
+  Address& operator=(const Address&) = delete;
+
+  bool bind(int socket) {
+    is_bound_ = ::bind(socket, get(), size()) == 0;
+    return is_bound_;
+  }
+  bool connect(int socket) const { return ::connect(socket, get(), size()) == 0; }
+
+ private:
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
+  socklen_t size() const {
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path_.size());
+  }
+
+  bool is_file_;
+  bool is_bound_ = false;
+  UniqueFd folder_;
+  std::string path_;
+  sockaddr_un address_{};
+};
+
+UniqueFd make_socket() {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) throw io_error("meeting: socket");
+  return socket;
+}
+
+bool is_of_same_user(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.uid == ::geteuid();
+}
+
+/// Waits until something can be read; returns whether it can.
+bool can_read(int socket, std::chrono::milliseconds limit) {
+  pollfd readable{.fd = socket, .events = POLLIN, .revents = 0};
+  return ::poll(&readable, 1, static_cast<int>(limit.count())) > 0;
+}
+
+/// Sends an answer and, unless it is a refusal, the file.
+void send_answer(int socket, const std::string& refusal, int file) {
+  Answer answer{};
+  std::memcpy(answer.refusal.data(), refusal.data(),
+              std::min(refusal.size(), answer.refusal.size() - 1));
+  iovec data{.iov_base = &answer, .iov_len = sizeof(answer)};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (refusal.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    auto* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &file, sizeof(file));
+  }
+  // Whoever has gone meanwhile is missed later, by name.
+  ::sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+/// The file that comes with an answer. Throws where it is a refusal, or the peer is gone.
+UniqueFd receive_file(int socket) {
+  Answer answer{};
+  iovec data{.iov_base = &answer, .iov_len = sizeof(answer)};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const auto received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (received != sizeof(answer)) {
+    throw Error(ErrorKind::PeerLost, "meeting: instance 0 ended before all had met",
+                "its own output says why");
+  }
+  const auto* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr) {
+    answer.refusal.back() = '\0';
+    throw Error(ErrorKind::Options, answer.refusal.data());
+  }
+  int file = -1;
+  std::memcpy(&file, CMSG_DATA(header), sizeof(file));
+  return UniqueFd(file);
+}
+
+/// A wait with the warning and the deadline that all waits have.
+class Patience {
+ public:
+  explicit Patience(const WaitOptions& options) : options_(options) {}
+
+  void check(const std::string& who_is_missing) {
+    const auto waited = Clock::now() - begin_;
+    if (options_.stall_timeout.count() > 0 && waited > options_.stall_timeout) {
+      throw Error(ErrorKind::Timeout,
+                  fmt::format("meeting: {} after {:.0f} s", who_is_missing,
+                              options_.stall_timeout.count()),
+                  "start every instance of the job, and let each of them use its communicator");
+    }
+    if (waited < options_.warn_after || has_warned_) return;
+    has_warned_ = true;
+    if (options_.warn) {
+      options_.warn(fmt::format("meeting: {} after {:.0f} s", who_is_missing,
+                                options_.warn_after.count()));
+    }
+  }
+
+ private:
+  const WaitOptions& options_;
+  Clock::time_point begin_ = Clock::now();
+  bool has_warned_ = false;
+};
+
+/// The first instance: waits for the others and hands the memory out.
+class Host {
+ public:
+  Host(const MeetingPlace& place, const WaitOptions& options)
+      : place_(place),
+        options_(options),
+        address_(place),
+        has_come_(static_cast<std::size_t>(place.num_instances)),
+        memory_(host::JobMemory::create(place.num_instances)) {
+    if (!address_.bind(socket_.get())) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("meeting: another process of this job is instance 0 already ({})",
+                              std::strerror(errno)),
+                  "give every process its own rank, and every job its own MASTER_PORT");
+    }
+    if (::listen(socket_.get(), place.num_instances) != 0) throw io_error("meeting: listen");
+    has_come_[0] = true;
+  }
+
+  std::shared_ptr<host::JobMemory> wait_for_all() {
+    Patience patience(options_);
+    for (auto missing = who_is_missing(); !missing.empty(); missing = who_is_missing()) {
+      patience.check(fmt::format("instances {} of {} have not come", fmt::join(missing, ","),
+                                 place_.num_instances));
+      if (can_read(socket_.get(), 100ms)) welcome();
+    }
+    return memory_;
+  }
+
+ private:
+  std::vector<int> who_is_missing() const {
+    std::vector<int> missing;
+    for (int i = 0; i < place_.num_instances; ++i) {
+      if (!has_come_[static_cast<std::size_t>(i)]) missing.push_back(i);
+    }
+    return missing;
+  }
+
+  /// Strangers, and who says nothing within a second, are sent away without a word.
+  void welcome() {
+    const UniqueFd guest(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Hello hello{};
+    if (!guest || !is_of_same_user(guest.get()) || !can_read(guest.get(), 1000ms)) return;
+    const auto received = ::recv(guest.get(), &hello, sizeof(hello), 0);
+    if (received != sizeof(hello) || hello.magic != Hello::kMagic) return;
+    const auto refusal = reason_to_refuse(hello);
+    send_answer(guest.get(), refusal, memory_->file());
+    if (!refusal.empty()) throw Error(ErrorKind::Options, refusal);
+    has_come_[static_cast<std::size_t>(hello.instance)] = true;
+  }
+
+  std::string reason_to_refuse(const Hello& hello) const {
+    if (hello.layout != host::kLayoutVersion) {
+      return fmt::format("meeting: instance {} is built with another version of lockstep",
+                         hello.instance);
+    }
+    if (hello.num_instances != place_.num_instances) {
+      return fmt::format("meeting: instance 0 is one of {}, instance {} one of {}",
+                         place_.num_instances, hello.instance, hello.num_instances);
+    }
+    if (hello.instance < 0 || hello.instance >= place_.num_instances ||
+        has_come_[static_cast<std::size_t>(hello.instance)]) {
+      return fmt::format("meeting: two processes say that they are instance {}", hello.instance);
+    }
+    return {};
+  }
+
+  const MeetingPlace& place_;
+  const WaitOptions& options_;
+  Address address_;
+  std::vector<bool> has_come_;
+  std::shared_ptr<host::JobMemory> memory_;
+  UniqueFd socket_ = make_socket();
+};
+
+std::shared_ptr<host::JobMemory> visit(const MeetingPlace& place, const WaitOptions& options) {
+  const Address address(place);
+  Patience patience(options);
+  const std::string missing =
+      fmt::format("instance 0 of {} has not opened it", place.num_instances);
+  auto socket = make_socket();
+  for (auto pause = 200us; !address.connect(socket.get()); pause = std::min(pause * 2, 10000us)) {
+    patience.check(missing);
+    std::this_thread::sleep_for(pause);
+  }
+  if (!is_of_same_user(socket.get())) {
+    throw Error(ErrorKind::Unavailable, "meeting: a process of another user is at its place",
+                "give the job another MASTER_PORT, or use 'lockstep run'");
+  }
+  const Hello hello{Hello::kMagic, host::kLayoutVersion, place.instance, place.num_instances};
+  ::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
+  while (!can_read(socket.get(), 100ms)) patience.check(missing);
+  return std::make_shared<host::JobMemory>(receive_file(socket.get()));
+}
+
+}  // namespace
+
+std::shared_ptr<host::JobMemory> meet(const MeetingPlace& place, const WaitOptions& options) {
+  return place.instance == 0 ? Host(place, options).wait_for_all() : visit(place, options);
+}
+
+}  // namespace lockstep::comm::shm

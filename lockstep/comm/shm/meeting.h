@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/comm/host/job_memory.h"
+#include "lockstep/comm/transport.h"
+
+namespace lockstep::comm::shm {
+
+/// Where the instances of one host find each other. The first of them listens on a socket that only
+/// processes of the same user can use, and hands the job's memory to each of the others.
+struct MeetingPlace {
+  /// A folder of this job's own, which no other user can enter; or empty.
+  std::string folder;
+  /// What sets this start of the job apart from all others on the host.
+  std::string session;
+  int instance = 0;
+  int num_instances = 1;
+};
+
+/// Returns the job's memory when, on the first instance, all others have it.
+/// Errors: `Timeout` naming who has not come; `PeerLost`; `Options` where two processes claim one
+/// place; `Unavailable` where another lockstep or another user is met.
+std::shared_ptr<host::JobMemory> meet(const MeetingPlace& place, const WaitOptions& options);
+
+}  // namespace lockstep::comm::shm

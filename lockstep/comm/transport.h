@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/comm/operation.h"
+#include "lockstep/comm/shared_memory.h"
+
+namespace lockstep::comm {
+
+/// How long to wait for others, and whom to tell.
+struct WaitOptions {
+  std::chrono::duration<double> warn_after{10};
+  /// Zero waits for ever; a peer that is gone is noticed all the same.
+  std::chrono::duration<double> stall_timeout{60};
+  /// Gets one line when somebody is late. Called on the thread that waits.
+  std::function<void(const std::string&)> warn;
+};
+
+/// Carries the collectives of one group between its instances.
+///
+/// One thread at a time calls `execute`, `group` and `allocate`; any thread calls `heartbeat`.
+/// Operations have been checked by the caller; errors are those of `Communicator`.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const noexcept = 0;
+  /// The job's numbers of the group's instances, by rank.
+  virtual std::span<const int> instances() const noexcept = 0;
+
+  virtual void execute(const Operation& operation) = 0;
+  virtual void heartbeat(std::string_view doing) noexcept = 0;
+  virtual std::unique_ptr<Transport> group(std::span<const int> instances) = 0;
+  virtual SharedMemory allocate(std::size_t bytes, std::string_view name) = 0;
+};
+
+}  // namespace lockstep::comm
