@@ -4,4 +4,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
+#include "lockstep/comm/local/local_group.h"
+#include "lockstep/comm/sharded_update.h"
 #include "lockstep/comm/world.h"

@@ -18,6 +18,11 @@ const std::map<std::string, topology::BindPolicy> kBindPolicies{
     {"core", topology::BindPolicy::Core},
     {"numa", topology::BindPolicy::Numa}};
 
+const std::map<std::string, topology::TransportKind> kTransports{
+    {"auto", topology::TransportKind::Auto},
+    {"local", topology::TransportKind::Local},
+    {"shm", topology::TransportKind::Shm}};
+
 const std::map<std::string, ui::TagStyle> kTagStyles{{"auto", ui::TagStyle::Auto},
                                                      {"always", ui::TagStyle::Always},
                                                      {"never", ui::TagStyle::Never},
@@ -34,6 +39,7 @@ std::vector<std::string> names_of(const std::map<std::string, Value>& values) {
 struct WrittenArguments {
   RunArguments parsed;
   std::string bind = "auto";
+  std::string transport = "auto";
   std::string tags = "auto";
   std::string export_config;
   bool verbose = false;
@@ -92,6 +98,13 @@ void add_place_options(CLI::App& app, WrittenArguments& to) {
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
+  app.add_option("--transport", to.transport,
+                 "what carries collectives: shm between processes of one host, local within a "
+                 "single one; auto chooses")
+      ->check(CLI::IsMember(names_of(kTransports)))
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
   app.add_flag("--print-topology", to.parsed.print_topology,
                "show hosts, instances, replicas, devices and cores")
       ->group(group);
@@ -132,8 +145,7 @@ void add_failure_options(CLI::App& app, WrittenArguments& to) {
   app.add_option_function<double>(
          "--stall-timeout",
          [&](double seconds) { to.parsed.run.stall_timeout = events::Seconds(seconds); },
-         "when programs give up on an instance that is late, handed on in "
-         "LOCKSTEP_STALL_TIMEOUT; 0 waits for ever [60]")
+         "when collectives give up on an instance that is late; 0 waits for ever [60]")
       ->type_name("SECONDS")
       ->group(group);
   app.add_option_function<double>(
@@ -229,6 +241,7 @@ std::optional<RunArguments> parse_run_arguments(const std::vector<std::string>& 
   check(written);
 
   written.parsed.run.bind = kBindPolicies.at(written.bind);
+  written.parsed.run.transport = kTransports.at(written.transport);
   written.parsed.console.tags = kTagStyles.at(written.tags);
   written.parsed.console.num_instances = written.parsed.run.num_instances;
   if (written.verbose) written.parsed.console.verbosity = ui::Verbosity::Verbose;

@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
                                                      {arguments.begin() + 1, arguments.end()});
     return 0;
   } catch (const lockstep::Error& error) {
-    std::cerr << lockstep::describe(error) << std::endl;
+    std::cerr << lockstep::describe(error) << std::flush;
     return lockstep::exit_code(error.kind());
   } catch (const std::exception& error) {
     std::cerr << error.what() << std::endl;

@@ -331,7 +331,7 @@ INSTANTIATE_TEST_SUITE_P(
                        c.all_reduce_leaves(leaves, buffer_of(values));
                      },
                      "called all_reduce(sum, 7 f32, leaves)"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& parameter) { return parameter.param.name; });
 
 }  // namespace
 }  // namespace lockstep::comm

@@ -17,30 +17,30 @@ std::string numbered(int first, int last) {
   return text;
 }
 
-TEST(TailTest, KeepsTheLastTenLinesWithTheirIndentation) {
+TEST(TailTest, KeepsTheLastTwentyLinesWithTheirIndentation) {
   Tail tail;
   EXPECT_THAT(tail.lines(), IsEmpty());
   tail.add(numbered(1, 3));
   EXPECT_THAT(tail.lines(), ElementsAre("  line 1", "  line 2", "  line 3"));
   tail.add(numbered(4, 1000));
-  ASSERT_EQ(tail.lines().size(), 10U);
-  EXPECT_EQ(tail.lines().front(), "  line 991");
+  ASSERT_EQ(tail.lines().size(), 20U);
+  EXPECT_EQ(tail.lines().front(), "  line 981");
   EXPECT_EQ(tail.lines().back(), "  line 1000");
 }
 
-TEST(TailTest, KeepsTenLinesHoweverLongTheyAre) {
+TEST(TailTest, KeepsTwentyLinesHoweverLongTheyAre) {
   Tail tail;
-  for (int i = 0; i < 12; ++i) tail.add(std::to_string(i) + std::string(100'000, 'x') + '\n');
-  ASSERT_EQ(tail.lines().size(), 10U);
+  for (int i = 0; i < 22; ++i) tail.add(std::to_string(i) + std::string(100'000, 'x') + '\n');
+  ASSERT_EQ(tail.lines().size(), 20U);
   for (const auto& line : tail.lines()) EXPECT_TRUE(line.ends_with("x…"));
   EXPECT_TRUE(tail.lines().front().starts_with("2x"));
 }
 
 TEST(TailTest, CountsAnUnfinishedLine) {
   Tail tail;
-  tail.add(numbered(1, 10) + "abort");
+  tail.add(numbered(1, 20) + "abort");
   tail.add("ed");
-  ASSERT_EQ(tail.lines().size(), 10U);
+  ASSERT_EQ(tail.lines().size(), 20U);
   EXPECT_EQ(tail.lines().front(), "  line 2");
   EXPECT_EQ(tail.lines().back(), "aborted");
 }

@@ -22,7 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLimit = std::chrono::seconds(2);
-constexpr int kFrames = 16;
+constexpr int kFrames = 12;
+constexpr std::size_t kLongest = 120;
 
 pid_t start_eu_stack(int process, int output) {
   posix_spawn_file_actions_t actions;
@@ -74,9 +75,12 @@ std::string frames_of(int thread, const std::string& listing, int limit) {
     const auto address = line.find("0x");
     const auto name = line.find_first_of(" \t", address);
     if (address == std::string_view::npos || name == std::string_view::npos) continue;
-    const auto function = trim(line.substr(name));
-    if (function.empty() || function == "-") continue;
-    frames += fmt::format("{}    {}", frames.empty() ? "" : "\n", function);
+    auto function = trim(line.substr(name));
+    // "- 1 " stands before frames that are not calls.
+    if (function.starts_with("- 1")) function = trim(function.substr(3));
+    if (function.empty()) continue;
+    frames += fmt::format("{}    {}{}", frames.empty() ? "" : "\n", function.substr(0, kLongest),
+                          function.size() > kLongest ? "…" : "");
     ++count;
   }
   return frames;

@@ -118,6 +118,7 @@ JobPlan plan_job(const RunOptions& options, std::vector<topology::Host> hosts,
     PlannedInstance instance;
     instance.identity = identify(plan, place);
     instance.identity.stall_timeout = options.stall_timeout;
+    instance.identity.transport = options.transport;
     if (!options.cache_path.empty()) {
       instance.identity.cache_path = std::filesystem::absolute(options.cache_path).string();
     }

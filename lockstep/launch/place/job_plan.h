@@ -23,6 +23,7 @@ struct RunOptions {
   topology::BindPolicy bind = topology::BindPolicy::Auto;
   int max_restarts = 0;
   events::Seconds stall_timeout{60};
+  topology::TransportKind transport = topology::TransportKind::Auto;
   events::Seconds grace_period{5};
   std::string log_dir;
   std::string cache_path;

@@ -16,7 +16,7 @@ namespace lockstep::launch {
 /// The last lines of a stream, for the report of a failure. Very long ones are cut.
 class Tail {
  public:
-  static constexpr std::size_t kLines = 10;
+  static constexpr std::size_t kLines = 20;
   static constexpr std::size_t kLineBytes = 1000;
 
   void add(std::string_view text);

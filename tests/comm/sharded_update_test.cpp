@@ -1,0 +1,184 @@
+#include "lockstep/comm/sharded_update.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/local/local_group.h"
+#include "lockstep/topology/placement.h"
+#include "tests/comm/collective_checks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using local::run_threads;
+
+constexpr std::int64_t kCount = 50001;
+
+/// Weights after a few steps of a small optimizer whose step is bounded by the sum's norm.
+std::vector<float> train(Communicator& communicator, DataType leaf_type, int num_leaves) {
+  const auto mine = topology::replicas_of(
+      communicator.rank(), {.replicas = num_leaves, .instances = communicator.size()});
+  ShardedUpdate update(communicator,
+                       {.count = kCount,
+                        .leaf_type = leaf_type,
+                        .num_leaves = mine.count,
+                        .blocks = {0, 1000, 1001, 17000, 40000},
+                        .state_bytes = kCount * sizeof(float)},
+                       "weights");
+  update.initialize([](std::byte* state) {
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      reinterpret_cast<float*>(state)[i] = static_cast<float>(i % 97);
+    }
+  });
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    for (int i = 0; i < mine.count; ++i) {
+      const auto leaf = testing::elements_of(leaf_type, kCount, step, mine.first + i);
+      std::memcpy(update.leaf(), leaf.data(), leaf.size());
+      update.take_leaf();
+    }
+    const auto measure = [](int, std::span<const float> sum, std::span<double> values) {
+      for (const float value : sum) values[0] += static_cast<double>(value) * value;
+    };
+    const auto apply = [](const ShardedUpdate::Part& part) {
+      double norm = 0;
+      for (const double value : part.measured) norm += value;
+      const auto scale = static_cast<float>(1.0 / std::sqrt(norm));
+      const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
+      auto* next = reinterpret_cast<float*>(part.next) + part.first;
+      for (std::size_t i = 0; i < part.sum.size(); ++i) {
+        next[i] = current[i] - scale * part.sum[i];
+      }
+    };
+    // Without a measurement, the values of the step before are still there; clipping by them
+    // would be wrong, so this step divides only.
+    if (step == 2) {
+      update.step(num_leaves, {}, [](const ShardedUpdate::Part& part) {
+        const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
+        auto* next = reinterpret_cast<float*>(part.next) + part.first;
+        for (std::size_t i = 0; i < part.sum.size(); ++i) next[i] = current[i] - part.sum[i];
+      });
+    } else {
+      update.step(num_leaves, measure, apply);
+    }
+    EXPECT_EQ(update.version(), step + 1);
+  }
+  communicator.barrier();
+  const auto* weights = reinterpret_cast<const float*>(update.state());
+  return {weights, weights + kCount};
+}
+
+class ShardedUpdateTest : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(ShardedUpdateTest, GivesTheSameWeightsOnAnyNumberOfInstances) {
+  std::vector<float> alone;
+  run_threads(1, [&](Communicator& communicator) { alone = train(communicator, GetParam(), 8); });
+  EXPECT_NE(alone.front(), 0.0F);
+  for (const int instances : {2, 3, 4, 5, 8}) {
+    run_threads(instances, [&](Communicator& communicator) {
+      const auto weights = train(communicator, GetParam(), 8);
+      EXPECT_EQ(std::memcmp(weights.data(), alone.data(), kCount * sizeof(float)), 0)
+          << "rank " << communicator.rank() << " of " << instances;
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ShardedUpdateTest,
+                         ::testing::Values(DataType::F32, DataType::F16, DataType::BF16),
+                         [](const auto& parameter) { return std::string(name_of(parameter.param)); });
+
+TEST(ShardedUpdateTest, TheSumIsThatOfAnAllReduce) {
+  run_threads(3, [](Communicator& communicator) {
+    ShardedUpdate update(
+        communicator, {.count = kCount, .state_bytes = kCount * sizeof(float)}, "sum");
+    const auto leaf = testing::elements_of(DataType::F32, kCount, 1, communicator.rank());
+    std::memcpy(update.leaf(), leaf.data(), leaf.size());
+    update.take_leaf();
+    update.step(1, {}, [](const ShardedUpdate::Part& part) {
+      std::memcpy(part.next + static_cast<std::size_t>(part.first) * sizeof(float),
+                  part.sum.data(), part.sum.size_bytes());
+    });
+    const auto expected = testing::reduced(DataType::F32, ReduceOp::Sum, kCount, 1, 3);
+    EXPECT_EQ(std::memcmp(update.state(), expected.data(), expected.size()), 0);
+    communicator.barrier();
+  });
+}
+
+TEST(ShardedUpdateTest, AStepThatIsNotFinishedLeavesTheCurrentVersionWhole) {
+  std::mutex mutex;
+  std::vector<float> seen;
+  const auto fails = [&] {
+    run_threads(2, [&](Communicator& communicator) {
+      ShardedUpdate update(
+          communicator, {.count = 10, .state_bytes = 10 * sizeof(float)}, "weights");
+      update.initialize([](std::byte* state) {
+        std::fill_n(reinterpret_cast<float*>(state), 10, 5.0F);
+      });
+      std::fill_n(static_cast<float*>(update.leaf()), 10, 1.0F);
+      update.take_leaf();
+      const auto dies = [&](const ShardedUpdate::Part& part) {
+        std::fill_n(reinterpret_cast<float*>(part.next), 10, -1.0F);
+        if (communicator.rank() == 0) throw Error(ErrorKind::Bug, "dies");
+      };
+      try {
+        update.step(1, {}, dies);
+      } catch (const Error&) {
+        const std::lock_guard lock(mutex);
+        EXPECT_EQ(update.version(), 0U);
+        seen.push_back(reinterpret_cast<const float*>(update.state())[3]);
+        throw;
+      }
+    });
+  };
+  EXPECT_THROW(fails(), Error);
+  EXPECT_THAT(seen, ::testing::ElementsAre(5.0F, 5.0F));
+}
+
+TEST(ShardedUpdateTest, RefusesShapesAndCallsThatCannotBeMeant) {
+  run_threads(1, [](Communicator& communicator) {
+    const auto message = [&](const ShardedUpdate::Shape& shape) -> std::string {
+      try {
+        const ShardedUpdate update(communicator, shape, "w");
+        return "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Options);
+        return error.what();
+      }
+    };
+    EXPECT_EQ(message({.count = 0, .state_bytes = 1}),
+              "ShardedUpdate \"w\": expected a count of at least 1, found 0");
+    EXPECT_EQ(message({.count = 1, .leaf_type = DataType::I32, .state_bytes = 1}),
+              "ShardedUpdate \"w\": expected leaves of f16, bf16 or f32, found i32");
+    EXPECT_EQ(message({.count = 1, .num_leaves = 0, .state_bytes = 1}),
+              "ShardedUpdate \"w\": expected at least one leaf, found 0");
+    EXPECT_EQ(message({.count = 1, .values_per_block = -1, .state_bytes = 1}),
+              "ShardedUpdate \"w\": expected at least 0 values per block, found -1");
+    EXPECT_EQ(message({.count = 1}), "ShardedUpdate \"w\": expected a state, found 0 bytes");
+    EXPECT_EQ(message({.count = 9, .blocks = {0, 4, 4}, .state_bytes = 1}),
+              "ShardedUpdate \"w\": expected blocks that ascend from 0 and begin below 9");
+
+    ShardedUpdate update(communicator, {.count = 4, .num_leaves = 1, .state_bytes = 16}, "w");
+    const auto what = [](auto action) -> std::string {
+      try {
+        action();
+        return "accepted";
+      } catch (const Error& error) {
+        return error.what();
+      }
+    };
+    EXPECT_EQ(what([&] { update.step(1, {}, [](const auto&) {}); }),
+              "ShardedUpdate \"w\": expected 1 leaves, found 0");
+    update.take_leaf();
+    EXPECT_EQ(what([&] { update.leaf(); }),
+              "ShardedUpdate \"w\": expected 1 leaves, found one more");
+    EXPECT_EQ(what([&] { update.step(0, {}, [](const auto&) {}); }),
+              "ShardedUpdate \"w\": expected a divisor of at least 1, found 0");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::comm
