@@ -36,6 +36,7 @@ build-with-tests: packages-build packages-test
 .PHONY: bench
 bench: build-with-tests
 	$(BUILD)/bin/lockstep bench launch
+	$(BUILD)/bin/lockstep bench comm
 	$(BUILD)/bench/output_bench
 
 ## make test-asan   the same tests under the address and undefined-behaviour sanitizers

@@ -1,29 +1,123 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/cli/bench_comm.h"
 #include "lockstep/cli/bench_launch.h"
+#include "lockstep/cli/byte_size.h"
+#include "lockstep/cli/choice.h"
 #include "lockstep/cli/command.h"
 
 namespace lockstep::cli {
+namespace {
+
+/// The arguments of `bench comm` as they are written.
+struct CommArguments {
+  BenchCommOptions options;
+  std::string op{name_of(Collective::AllReduce)};
+  std::vector<std::string> sizes{"4K", "32K", "256K", "1M", "8M", "100M"};
+  std::vector<std::string> against;
+};
+
+void add_common_options(CLI::App& app, int& rounds, const std::string& what_a_round_is,
+                        std::string& json_file) {
+  app.add_option("--rounds", rounds, what_a_round_is)
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--json", json_file, "also write the results to a file")->type_name("FILE");
+}
+
+CLI::App* add_launch(CLI::App& app, BenchLaunchOptions& to, std::string& json_file) {
+  auto* launch = app.add_subcommand("launch", "start empty processes and see them end");
+  set_usage(*launch, "bench launch [options]");
+  launch->add_option("--instances", to.instances, "processes to start")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  add_common_options(*launch, to.rounds, "measurements of each", json_file);
+  return launch;
+}
+
+CLI::App* add_comm(CLI::App& app, CommArguments& to, std::string& json_file) {
+  auto* comm = app.add_subcommand("comm", "collectives between processes, beside Gloo and MPI");
+  set_usage(*comm, "bench comm [options]");
+  comm->add_option("--op", to.op, "all_reduce, reduce_scatter, all_gather or broadcast")
+      ->type_name("NAME")
+      ->capture_default_str();
+  comm->add_option("--instances", to.options.instances, "processes; each number is measured")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 256))
+      ->type_name("LIST")
+      ->capture_default_str();
+  comm->add_option("--sizes", to.sizes, "bytes of the whole, as 4096, 4K, 100M or 1G")
+      ->delimiter(',')
+      ->type_name("LIST")
+      ->capture_default_str();
+  comm->add_option("--against", to.against,
+                   "gloo, mpi, or none for lockstep alone [those that are built]")
+      ->delimiter(',')
+      ->type_name("LIST");
+  add_common_options(*comm, to.options.rounds,
+                     "turns of each; a slow size ends after 5 where they take long", json_file);
+  return comm;
+}
+
+/// Not in the help: `bench comm` starts it.
+CLI::App* add_comm_worker(CLI::App& app, std::string& folder) {
+  auto* worker = app.add_subcommand("comm-worker", "a process that 'bench comm' measures");
+  worker->group("");
+  worker->add_option("folder", folder)->required();
+  return worker;
+}
+
+Collective parse_collective(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto collective : kCollectives) names.emplace_back(name_of(collective));
+  check_choice("bench comm: --op", name, names);
+  const auto position = std::find(names.begin(), names.end(), name) - names.begin();
+  return kCollectives[static_cast<std::size_t>(position)];
+}
+
+std::int64_t parse_bytes(const std::string& text) {
+  if (const auto bytes = parse_size(text)) return *bytes;
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("bench comm: --sizes: expected sizes such as 4096, 4K, 100M or 1G, found '{}'",
+                  text),
+      "--sizes 4K,1M");
+}
+
+BenchCommOptions decide(const CommArguments& written) {
+  auto options = written.options;
+  options.collective = parse_collective(written.op);
+  for (const auto& size : written.sizes) options.sizes.push_back(parse_bytes(size));
+  if (!written.against.empty()) options.against = written.against;
+  return options;
+}
+
+}  // namespace
 
 int bench(const Invocation& invocation) {
   CLI::App app("Measures this machine, beside the peers that are installed.", "bench");
-  set_usage(app, "bench launch [options]");
+  set_usage(app, "bench launch|comm [options]");
   app.require_subcommand(1);
+  BenchLaunchOptions launch_options;
+  CommArguments comm_arguments;
   std::string json_file;
-  BenchLaunchOptions options;
-  auto* launch = app.add_subcommand("launch", "start empty processes and see them end");
-  launch->add_option("--instances", options.instances, "processes to start")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  launch->add_option("--rounds", options.rounds, "measurements of each")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  launch->add_option("--json", json_file, "also write the results to a file")->type_name("FILE");
+  std::string folder;
+  add_launch(app, launch_options, json_file);
+  const auto* comm = add_comm(app, comm_arguments, json_file);
+  const auto* worker = add_comm_worker(app, folder);
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
 
-  const auto report = bench_launch(options, invocation.environment);
+  if (worker->parsed()) {
+    bench_comm_worker(folder);
+    return 0;
+  }
+  const auto report = comm->parsed() ? bench_comm(decide(comm_arguments), invocation.environment)
+                                     : bench_launch(launch_options, invocation.environment);
   fmt::print("{}", report.to_table());
   if (!json_file.empty()) write_file(json_file, report.to_json());
   return 0;

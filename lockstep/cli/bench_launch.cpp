@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <filesystem>
 #include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/cli/bench_systems.h"
 #include "lockstep/launch/start/find_program.h"
 #include "lockstep/launch/start/spawn.h"
 
@@ -80,17 +80,11 @@ void verify_starts(std::vector<std::string> launcher, int instances,
                                          fmt::join(launcher, " "), lines, instances));
 }
 
-std::vector<std::string> mpirun_command(int instances) {
-  std::vector<std::string> command{"mpirun", "--oversubscribe", "-np", std::to_string(instances)};
-  if (::getuid() == 0) command.insert(command.begin() + 1, "--allow-run-as-root");
-  return command;
-}
-
 }  // namespace
 
 BenchReport bench_launch(const BenchLaunchOptions& options,
                          const topology::Environment& environment) {
-  const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto self = own_program();
   const auto work = fmt::format("start {} empty processes", options.instances);
   const auto with_true = [](std::vector<std::string> launcher) {
     launcher.emplace_back("true");
@@ -102,7 +96,8 @@ BenchReport bench_launch(const BenchLaunchOptions& options,
   verify_starts(own, options.instances, environment);
   std::vector<Command> commands{{work, "lockstep", with_true(own)}};
   if (launch::has_program("mpirun", environment)) {
-    const auto peer = mpirun_command(options.instances);
+    auto peer = mpirun_launcher();
+    peer.push_back(std::to_string(options.instances));
     verify_starts(peer, options.instances, environment);
     commands.push_back({work, "mpirun", with_true(peer)});
   }
@@ -118,7 +113,7 @@ BenchReport bench_launch(const BenchLaunchOptions& options,
 
   BenchReport report{"launch", {}};
   for (const auto& command : commands) {
-    report.rows.push_back({command.work, command.system, summarize(command.samples), {}});
+    report.rows.push_back({command.work, command.system, summarize(command.samples)});
     auto& row = report.rows.back();
     if (row.system != "lockstep") row.ratio = report.rows.front().timing.median / row.timing.median;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,12 +20,20 @@ struct Timing {
 /// Throws `Bug` where there are no samples.
 Timing summarize(std::vector<Seconds> samples);
 
+/// What a collective moved, for the rows that measure one.
+struct Transfer {
+  std::int64_t size_bytes = 0;
+  int instances = 0;
+  double bus_gb_s = 0;  ///< 10^9 bytes a second, as docs/performance.md derives them
+};
+
 /// One line of a benchmark's table.
 struct BenchRow {
   std::string work;
   std::string system;  ///< "lockstep", or the peer that was measured beside it
   Timing timing;
-  std::optional<double> ratio;  ///< lockstep's median over this peer's: below 1 we are ahead
+  std::optional<double> ratio{};  ///< lockstep's median over this peer's: below 1 we are ahead
+  std::optional<Transfer> transfer{};
 };
 
 /// The results of one `lockstep bench …`, with what they were measured on.
@@ -32,6 +41,7 @@ struct BenchReport {
   std::string name;
   std::vector<BenchRow> rows;
 
+  /// The bus bandwidth has a column where there is a row with a transfer.
   std::string to_table() const;
   /// Host, processor, cores, compiler, flags and commit go along, so that a number can be placed
   /// later.

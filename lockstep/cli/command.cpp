@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array kCommands{
     Command{"run", "start a program in many instances and watch over them", run},
-    Command{"bench", "measure this machine: launch", bench},
+    Command{"bench", "measure this machine: launch, comm", bench},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},
 };
@@ -70,6 +70,18 @@ class UsageFormatter : public CLI::Formatter {
   std::string usage_;
 };
 
+/// The subcommand that the arguments led to, or the command itself.
+const CLI::App& innermost(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : innermost(*chosen.front());
+}
+
+/// "bench launch".
+std::string full_name(const CLI::App& app) {
+  const auto* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
+}
+
 }  // namespace
 
 void set_usage(CLI::App& app, const std::string& usage) {
@@ -110,10 +122,11 @@ Parsed parse(CLI::App& app, const std::vector<std::string>& arguments) {
     std::fputs(app.help().c_str(), stdout);
     return Parsed::HelpShown;
   } catch (const CLI::ExtrasError&) {
-    refuse_unknown_option(app, app.remaining().front());
+    refuse_unknown_option(innermost(app), app.remaining(true).front());
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::Options, fmt::format("{}: {}", app.get_name(), error.what()),
-                fmt::format("lockstep {} --help", app.get_name()));
+    const auto name = full_name(innermost(app));
+    throw Error(ErrorKind::Options, fmt::format("{}: {}", name, error.what()),
+                fmt::format("lockstep {} --help", name));
   }
 }
 
@@ -123,8 +136,8 @@ void refuse_unknown_option(const CLI::App& app, const std::string& option) {
     for (const auto& name : known->get_lnames()) names.push_back("--" + name);
   }
   const auto meant = closest(option.substr(0, option.find('=')), names);
-  throw Error(ErrorKind::Options, fmt::format("{}: unknown option '{}'", app.get_name(), option),
-              meant ? *meant : fmt::format("lockstep {} --help", app.get_name()));
+  throw Error(ErrorKind::Options, fmt::format("{}: unknown option '{}'", full_name(app), option),
+              meant ? *meant : fmt::format("lockstep {} --help", full_name(app)));
 }
 
 }  // namespace lockstep::cli

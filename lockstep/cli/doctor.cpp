@@ -26,8 +26,10 @@ struct OptionalPart {
 };
 
 constexpr std::array kOptionalParts{
-    OptionalPart{"Open MPI", "the peer of bench launch", OptionalPart::Kind::Program, "mpirun",
-                 "openmpi-bin"},
+    OptionalPart{"eu-stack", "where an instance is stuck, in a verdict",
+                 OptionalPart::Kind::Program, "eu-stack", "elfutils"},
+    OptionalPart{"Open MPI", "the peer of bench launch and bench comm", OptionalPart::Kind::Program,
+                 "mpirun", "openmpi-bin"},
     OptionalPart{"PyTorch for Python", "torch.distributed scripts under lockstep run",
                  OptionalPart::Kind::File, "/usr/lib/python3/dist-packages/torch/__init__.py",
                  "python3-torch"},

@@ -14,14 +14,13 @@ std::string title(OperationKind kind, const ConstBuffer& buffer) {
 
 void check_buffer(OperationKind kind, const ConstBuffer& buffer) {
   if (buffer.count < 0) {
-    throw Error(ErrorKind::Options,
-                fmt::format("{}: expected a count of at least 0, found {}", title(kind, buffer),
-                            buffer.count));
+    throw Error(ErrorKind::Options, fmt::format("{}: expected a count of at least 0, found {}",
+                                                title(kind, buffer), buffer.count));
   }
   if (buffer.data == nullptr && buffer.count > 0) {
-    throw Error(ErrorKind::Options, fmt::format("{}: expected memory of {} {}, found a null pointer",
-                                                title(kind, buffer), buffer.count,
-                                                name_of(buffer.type)));
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: expected memory of {} {}, found a null pointer",
+                            title(kind, buffer), buffer.count, name_of(buffer.type)));
   }
 }
 

@@ -18,28 +18,33 @@ struct Communicator::Impl {
   WorkQueue queue;                          // last: it uses the transport while it closes
 };
 
-Communicator::Communicator(std::unique_ptr<Transport> transport)
-    : impl_(std::make_unique<Impl>()) {
+Communicator::Communicator(std::unique_ptr<Transport> transport) : impl_(std::make_unique<Impl>()) {
   impl_->transport = std::move(transport);
 }
 
 Communicator::~Communicator() = default;
 
-int Communicator::rank() const noexcept { return impl_->transport->rank(); }
-int Communicator::size() const noexcept { return static_cast<int>(instances().size()); }
+int Communicator::rank() const noexcept {
+  return impl_->transport->rank();
+}
+int Communicator::size() const noexcept {
+  return static_cast<int>(instances().size());
+}
 std::span<const int> Communicator::instances() const noexcept {
   return impl_->transport->instances();
 }
 
-void Communicator::heartbeat(std::string_view doing) { impl_->transport->heartbeat(doing); }
+void Communicator::heartbeat(std::string_view doing) {
+  impl_->transport->heartbeat(doing);
+}
 
 Work Communicator::start(Operation operation) {
   if (impl_->scope != nullptr) {
-    throw Error(ErrorKind::Options,
-                fmt::format("{}: called on instances {} inside on_instances({})",
-                            name_of(operation.kind), fmt::join(instances(), ","),
-                            fmt::join(*impl_->scope, ",")),
-                "use the communicator that is handed to the function");
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("{}: called on instances {} inside on_instances({})", name_of(operation.kind),
+                    fmt::join(instances(), ","), fmt::join(*impl_->scope, ",")),
+        "use the communicator that is handed to the function");
   }
   return impl_->queue.push([transport = impl_->transport.get(), operation = std::move(operation)] {
     transport->execute(operation);
@@ -89,7 +94,9 @@ void Communicator::scatter(ConstBuffer blocks, Buffer block, int root) {
   run(checked::scatter(blocks, block, {root, rank(), size()}));
 }
 
-void Communicator::barrier(std::string_view name) { run(checked::barrier(name)); }
+void Communicator::barrier(std::string_view name) {
+  run(checked::barrier(name));
+}
 
 Communicator& Communicator::group(const std::vector<int>& members) {
   const auto mine = instances()[static_cast<std::size_t>(rank())];
@@ -104,8 +111,8 @@ Communicator& Communicator::group(const std::vector<int>& members) {
                             fmt::join(all, ","), fmt::join(members, ",")));
   }
   if (!std::binary_search(members.begin(), members.end(), mine)) {
-    throw Error(ErrorKind::Options, fmt::format("group: instance {} is not one of {}", mine,
-                                                fmt::join(members, ",")));
+    throw Error(ErrorKind::Options,
+                fmt::format("group: instance {} is not one of {}", mine, fmt::join(members, ",")));
   }
   auto& group = impl_->groups[members];
   if (!group) group = std::make_unique<Communicator>(impl_->transport->group(members));
@@ -120,7 +127,9 @@ Communicator* Communicator::enter_group(const std::vector<int>& members) {
   return &entered;
 }
 
-Communicator::LeaveGroup::~LeaveGroup() { outer.impl_->scope = nullptr; }
+Communicator::LeaveGroup::~LeaveGroup() {
+  outer.impl_->scope = nullptr;
+}
 
 SharedMemory Communicator::allocate(std::size_t bytes, std::string_view name) {
   if (bytes == 0) {
@@ -131,7 +140,9 @@ SharedMemory Communicator::allocate(std::size_t bytes, std::string_view name) {
   return impl_->transport->allocate(bytes, name);
 }
 
-Communicator::Async Communicator::async() noexcept { return Async(*this); }
+Communicator::Async Communicator::async() noexcept {
+  return Async(*this);
+}
 
 Work Communicator::Async::all_reduce(Buffer buffer, ReduceOp op) {
   return communicator_.start(checked::all_reduce({&buffer, 1}, op));

@@ -14,12 +14,12 @@ using topology::TransportKind;
 
 TransportKind choose_transport(const topology::Identity& identity) {
   if (identity.num_local_instances != identity.num_instances) {
-    throw Error(ErrorKind::Unavailable,
-                fmt::format("communicator: {} of {} instances are on other hosts, and this version "
-                            "connects those of one host only",
-                            identity.num_instances - identity.num_local_instances,
-                            identity.num_instances),
-                "run the job on one host");
+    throw Error(
+        ErrorKind::Unavailable,
+        fmt::format("communicator: {} of {} instances are on other hosts, and this version "
+                    "connects those of one host only",
+                    identity.num_instances - identity.num_local_instances, identity.num_instances),
+        "run the job on one host");
   }
   const bool is_alone = identity.num_instances == 1;
   if (identity.transport == TransportKind::Auto) {

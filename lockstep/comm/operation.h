@@ -43,9 +43,7 @@ struct Operation {
   std::vector<Buffer> outputs{};
   std::string name{};  ///< the user's name for what is worked on, or empty
 
-  bool has_leaves() const noexcept {
-    return kind == OperationKind::AllReduce && !inputs.empty();
-  }
+  bool has_leaves() const noexcept { return kind == OperationKind::AllReduce && !inputs.empty(); }
 };
 
 /// What must be the same on every instance at the same number, and what a message says of it.
@@ -55,9 +53,9 @@ struct Signature {
   DataType type;
   bool has_leaves;
   std::int32_t root;
-  std::int32_t buffers;     ///< how many of them a grouped operation has
-  std::int64_t count;       ///< elements of all of them
-  std::uint64_t layout;     ///< a hash over each one's type and count
+  std::int32_t buffers;  ///< how many of them a grouped operation has
+  std::int64_t count;    ///< elements of all of them
+  std::uint64_t layout;  ///< a hash over each one's type and count
 
   bool operator==(const Signature&) const = default;
 };

@@ -89,11 +89,14 @@ Reducer::Reducer(ReductionTree tree, ReduceOp op)
       temporaries_(static_cast<std::size_t>(tree_.num_temporaries() + 3) * kTile) {}
 
 void Reducer::reduce(std::span<const NodeData> nodes, std::size_t count, DataType type,
-                     void* result, DataType result_type) {
+                     void* result, DataType result_type, void* duplicate) {
   const auto accumulator = accumulator_of(type);
   for (std::size_t begin = 0; begin < count; begin += kTile) {
-    reduce_tile(nodes, begin, std::min(kTile, count - begin), accumulator,
-                element(result, begin, result_type), result_type);
+    const auto length = std::min(kTile, count - begin);
+    auto* tile = element(result, begin, result_type);
+    reduce_tile(nodes, begin, length, accumulator, tile, result_type);
+    if (duplicate == nullptr) continue;
+    std::memcpy(element(duplicate, begin, result_type), tile, length * size_of(result_type));
   }
 }
 

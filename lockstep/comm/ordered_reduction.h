@@ -79,9 +79,9 @@ class Reducer {
   Reducer(ReductionTree tree, ReduceOp op);
 
   /// Combines `count` elements. `result` holds elements of `type`, or of its accumulator, and
-  /// may be one of the nodes.
+  /// may be one of the nodes. A `duplicate`, if any, gets the same while it is in the cache.
   void reduce(std::span<const NodeData> nodes, std::size_t count, DataType type, void* result,
-              DataType result_type);
+              DataType result_type, void* duplicate = nullptr);
 
  private:
   void reduce_tile(std::span<const NodeData> nodes, std::size_t begin, std::size_t count,

@@ -39,7 +39,8 @@ struct Multiplies {
   }
 };
 
-/// The comparisons are false for a NaN on the right, and `left != left` is true for one on the left.
+/// The comparisons are false for a NaN on the right, and `left != left` is true for one on the
+/// left.
 template <typename T>
 struct Minimum {
   T operator()(T left, T right) const { return left <= right || left != left ? left : right; }

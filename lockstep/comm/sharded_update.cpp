@@ -15,7 +15,9 @@ namespace {
 /// Everything begins at a line of the cache, so that nobody writes where another reads.
 constexpr std::size_t kLine = 64;
 
-std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
 
 void check(const ShardedUpdate::Shape& shape, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
@@ -33,10 +35,9 @@ void check(const ShardedUpdate::Shape& shape, const std::string& name) {
   }
   if (shape.state_bytes == 0) refuse("expected a state, found 0 bytes");
   const bool is_ascending =
-      shape.blocks.empty() ||
-      (shape.blocks.front() == 0 && shape.blocks.back() < shape.count &&
-       std::adjacent_find(shape.blocks.begin(), shape.blocks.end(), std::greater_equal<>()) ==
-           shape.blocks.end());
+      shape.blocks.empty() || (shape.blocks.front() == 0 && shape.blocks.back() < shape.count &&
+                               std::adjacent_find(shape.blocks.begin(), shape.blocks.end(),
+                                                  std::greater_equal<>()) == shape.blocks.end());
   if (!is_ascending) {
     refuse(fmt::format("expected blocks that ascend from 0 and begin below {}", shape.count));
   }
@@ -71,8 +72,8 @@ ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::strin
     narrow_leaf_.resize(static_cast<std::size_t>(shape_.count));
   }
   lay_out(counts);
-  reducer_ = std::make_unique<Reducer>(ReductionTree(layout.nodes, layout.num_leaves),
-                                       ReduceOp::Sum);
+  reducer_ =
+      std::make_unique<Reducer>(ReductionTree(layout.nodes, layout.num_leaves), ReduceOp::Sum);
 }
 
 /// Commit word, what is measured, two versions of the state, and each instance's buffers for nodes.
@@ -83,8 +84,8 @@ void ShardedUpdate::lay_out(std::span<const int> leaf_counts) {
   const auto ranges = LeafLayout(leaf_counts).ranges;
   std::size_t num_buffers = 0;
   for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
-  const auto bytes = kLine + measured_bytes + 2 * whole_lines(shape_.state_bytes) +
-                     num_buffers * leaf_bytes;
+  const auto bytes =
+      kLine + measured_bytes + 2 * whole_lines(shape_.state_bytes) + num_buffers * leaf_bytes;
   memory_ = communicator_.allocate(bytes, name_);
 
   auto* next = memory_.data();
@@ -140,8 +141,8 @@ void ShardedUpdate::take_leaf() {
     kernels::widen(shape_.leaf_type, written, buffer(rank, counter_.next_buffer()), count);
   }
   for (const auto& fold : counter_.take()) {
-    kernels::combine(ReduceOp::Sum, DataType::F32, buffer(rank, fold.into),
-                     buffer(rank, fold.from), buffer(rank, fold.into), count);
+    kernels::combine(ReduceOp::Sum, DataType::F32, buffer(rank, fold.into), buffer(rank, fold.from),
+                     buffer(rank, fold.into), count);
   }
 }
 
@@ -155,66 +156,78 @@ ShardedUpdate::BlockRange ShardedUpdate::my_blocks() const {
   return {first_from(communicator_.rank()), first_from(communicator_.rank() + 1)};
 }
 
-/// The sum takes the place of this instance's first node: of that block nobody else reads it.
-std::span<float> ShardedUpdate::sum_block(std::size_t block, std::int64_t divisor) {
-  const auto first = shape_.blocks[block];
-  const auto end = block + 1 < shape_.blocks.size() ? shape_.blocks[block + 1] : shape_.count;
-  const auto count = static_cast<std::size_t>(end - first);
+std::int64_t ShardedUpdate::first_element(std::size_t block) const {
+  return block < shape_.blocks.size() ? shape_.blocks[block] : shape_.count;
+}
+
+/// The sum takes the place of this instance's first node: nobody else reads these blocks of it.
+std::span<float> ShardedUpdate::sum_of(BlockRange blocks) const {
+  const auto first = first_element(blocks.begin);
+  auto* node = buffer(communicator_.rank(), counter_.held().front().buffer);
+  return {node + first, static_cast<std::size_t>(first_element(blocks.end) - first)};
+}
+
+void ShardedUpdate::reduce(std::size_t block, std::int64_t divisor) {
+  const auto sum = sum_of({block, block + 1});
   std::vector<NodeData> nodes;
   nodes.reserve(node_data_.size());
-  for (const auto* data : node_data_) nodes.push_back({data + first, DataType::F32});
-  auto* sum = buffer(communicator_.rank(), counter_.held().front().buffer) + first;
-  reducer_->reduce(nodes, count, DataType::F32, sum, DataType::F32);
-  if (divisor != 1) kernels::divide(DataType::F32, sum, divisor, count);
-  return {sum, count};
+  for (const auto* data : node_data_) {
+    nodes.push_back({data + first_element(block), DataType::F32});
+  }
+  reducer_->reduce(nodes, sum.size(), DataType::F32, sum.data(), DataType::F32);
+  if (divisor != 1) kernels::divide(DataType::F32, sum.data(), divisor, sum.size());
 }
 
-std::span<double> ShardedUpdate::values_of(std::size_t block) const noexcept {
+void ShardedUpdate::measure_block(std::size_t block, const Measure& measure) {
   const auto width = static_cast<std::size_t>(shape_.values_per_block);
-  return {measured_ + block * width, width};
+  const std::span<double> values(measured_ + block * width, width);
+  std::fill(values.begin(), values.end(), 0.0);
+  measure(static_cast<int>(block), sum_of({block, block + 1}), values);
 }
 
-ShardedUpdate::Part ShardedUpdate::part(std::size_t block, std::span<float> sum) const {
-  return {shape_.blocks[block],
-          sum,
-          {measured_, shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block)},
+ShardedUpdate::Part ShardedUpdate::part_of(BlockRange blocks) const {
+  const auto values = shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block);
+  return {first_element(blocks.begin),
+          sum_of(blocks),
+          {measured_, values},
           state(),
           state_of(version() + 1)};
 }
 
-void ShardedUpdate::step(std::int64_t divisor, const Measure& measure, const Update& update) {
+void ShardedUpdate::check_step(std::int64_t divisor) const {
   if (counter_.num_missing() > 0) {
-    throw Error(ErrorKind::Options, fmt::format("ShardedUpdate \"{}\": expected {} leaves, found {}",
-                                                name_, shape_.num_leaves,
-                                                shape_.num_leaves - counter_.num_missing()));
+    throw Error(ErrorKind::Options,
+                fmt::format("ShardedUpdate \"{}\": expected {} leaves, found {}", name_,
+                            shape_.num_leaves, shape_.num_leaves - counter_.num_missing()),
+                "call take_leaf() for each of them before step()");
   }
   if (divisor < 1) {
     throw Error(ErrorKind::Options,
                 fmt::format("ShardedUpdate \"{}\": expected a divisor of at least 1, found {}",
                             name_, divisor));
   }
+}
+
+void ShardedUpdate::step(std::int64_t divisor, const Measure& measure, const Update& update) {
+  check_step(divisor);
   const auto mine = my_blocks();
   communicator_.barrier(name_);  // every leaf is there
-  if (!measure) {
-    for (auto block = mine.begin; block < mine.end; ++block) {
-      update(part(block, sum_block(block, divisor)));
-    }
-  } else if (mine.begin < mine.end) {
-    for (auto block = mine.begin; block < mine.end; ++block) {
-      const auto values = values_of(block);
-      std::fill(values.begin(), values.end(), 0.0);
-      measure(static_cast<int>(block), sum_block(block, divisor), values);
+  for (auto block = mine.begin; block < mine.end; ++block) {
+    reduce(block, divisor);
+    if (measure) {
+      measure_block(block, measure);
+    } else {
+      update(part_of({block, block + 1}));
     }
   }
   if (measure) {
     communicator_.barrier(name_);  // everything is measured
-    if (mine.begin < mine.end) {
-      const auto first = shape_.blocks[mine.begin];
-      const auto end = mine.end < shape_.blocks.size() ? shape_.blocks[mine.end] : shape_.count;
-      auto* sum = buffer(communicator_.rank(), counter_.held().front().buffer) + first;
-      update(part(mine.begin, {sum, static_cast<std::size_t>(end - first)}));
-    }
+    if (mine.begin < mine.end) update(part_of(mine));
   }
+  commit();
+}
+
+void ShardedUpdate::commit() {
   auto current = version();
   communicator_.barrier(name_);  // every slice is written
   // Everybody commits: it is the same word, and nobody goes on before it is there.

@@ -38,18 +38,18 @@ class ShardedUpdate {
     int num_leaves = 1;                  ///< that this instance brings to each step
     /// Where blocks begin, ascending from 0; empty: every `kBlock` elements.
     std::vector<std::int64_t> blocks{};
-    int values_per_block = 1;  ///< that are measured
+    int values_per_block = 1;     ///< that are measured
     std::size_t state_bytes = 0;  ///< of one version
   };
   static constexpr std::int64_t kBlock = 4096;
 
   /// Some of the sum's elements, and all that is needed to update the state's part for them.
   struct Part {
-    std::int64_t first;               ///< element
-    std::span<float> sum;             ///< of all leaves, divided
+    std::int64_t first;                ///< element
+    std::span<float> sum;              ///< of all leaves, divided
     std::span<const double> measured;  ///< of all blocks, in order, `values_per_block` of each
-    const std::byte* current;         ///< the whole state
-    std::byte* next;                  ///< where the next version is written
+    const std::byte* current;          ///< the whole state
+    std::byte* next;                   ///< where the next version is written
   };
   /// Measures one block; `values` has room for `values_per_block` numbers, zero at first.
   using Measure =
@@ -83,13 +83,18 @@ class ShardedUpdate {
     std::size_t begin;
     std::size_t end;
   };
+  void lay_out(std::span<const int> leaf_counts);
   std::byte* state_of(std::uint64_t version) const noexcept;
   float* buffer(int rank, int index) const noexcept;
   BlockRange my_blocks() const;
-  std::span<float> sum_block(std::size_t block, std::int64_t divisor);
-  std::span<double> values_of(std::size_t block) const noexcept;
-  Part part(std::size_t block, std::span<float> sum) const;
-  void lay_out(std::span<const int> leaf_counts);
+  std::int64_t first_element(std::size_t block) const;
+  std::span<float> sum_of(BlockRange blocks) const;
+  Part part_of(BlockRange blocks) const;
+
+  void check_step(std::int64_t divisor) const;
+  void reduce(std::size_t block, std::int64_t divisor);
+  void measure_block(std::size_t block, const Measure& measure);
+  void commit();
 
   Communicator& communicator_;
   Shape shape_;
@@ -101,8 +106,8 @@ class ShardedUpdate {
   std::atomic<std::uint64_t>* committed_ = nullptr;
   double* measured_ = nullptr;
   std::byte* states_ = nullptr;
-  std::vector<float*> pools_;             ///< by rank
-  std::vector<const float*> node_data_;   ///< of all instances, as the tree wants them
+  std::vector<float*> pools_;            ///< by rank
+  std::vector<const float*> node_data_;  ///< of all instances, as the tree wants them
   std::unique_ptr<Reducer> reducer_;
 };
 

@@ -40,7 +40,9 @@ Work::~Work() {
   if (state_) state_->wait();
 }
 
-bool Work::done() const { return !state_ || state_->is_done(); }
+bool Work::done() const {
+  return !state_ || state_->is_done();
+}
 
 void Work::wait() {
   if (!state_) return;

@@ -24,7 +24,7 @@ TEST(BenchReportTest, TakesMedianAndP99OfWhatWasMeasured) {
 
 BenchReport example() {
   return {"launch",
-          {{"start", "lockstep", summarize(milliseconds({10})), {}},
+          {{"start", "lockstep", summarize(milliseconds({10}))},
            {"start", "mpirun", summarize(milliseconds({40})), 0.25}}};
 }
 
@@ -33,6 +33,43 @@ TEST(BenchReportTest, PrintsATableWithTheRatioToThePeer) {
             "work   system    median    p99       lockstep / peer\n"
             "start  lockstep  10.00 ms  10.00 ms\n"
             "start  mpirun    40.00 ms  40.00 ms  0.25\n");
+}
+
+BenchReport example_of_transfers() {
+  return {"comm",
+          {{.work = "all_reduce 4 KiB, 8 instances",
+            .system = "lockstep",
+            .timing = summarize(milliseconds({0.09996})),
+            .transfer = Transfer{4096, 8, 0.0717}},
+           {.work = "all_reduce 4 KiB, 8 instances",
+            .system = "gloo",
+            .timing = summarize(milliseconds({25})),
+            .ratio = 0.004,
+            .transfer = Transfer{4096, 8, 0.00028672}},
+           {.work = "all_reduce 100 MiB, 8 instances",
+            .system = "mpi",
+            .timing = summarize(milliseconds({1})),
+            .ratio = 1.049,
+            .transfer = Transfer{104857600, 8, 12.3456}}}};
+}
+
+TEST(BenchReportTest, PrintsTransfersWithBandwidthAndDigitsThatCanBeCompared) {
+  EXPECT_EQ(example_of_transfers().to_table(),
+            "work                             system    median     p99        bus bandwidth  "
+            "lockstep / peer\n"
+            "all_reduce 4 KiB, 8 instances    lockstep  100.0 µs   100.0 µs   0.0717 GB/s\n"
+            "all_reduce 4 KiB, 8 instances    gloo      25.00 ms   25.00 ms   0.000287 GB/s  "
+            "0.004\n"
+            "all_reduce 100 MiB, 8 instances  mpi       1.00 ms    1.00 ms    12.3 GB/s      "
+            "1.05\n");
+}
+
+TEST(BenchReportTest, RecordsWhatWasMoved) {
+  const auto json = nlohmann::json::parse(example_of_transfers().to_json());
+  EXPECT_EQ(json["rows"][2]["size_bytes"], 104857600);
+  EXPECT_EQ(json["rows"][2]["instances"], 8);
+  EXPECT_DOUBLE_EQ(json["rows"][2]["bus_gb_s"], 12.3456);
+  EXPECT_FALSE(nlohmann::json::parse(example().to_json())["rows"][0].contains("bus_gb_s"));
 }
 
 TEST(BenchReportTest, RecordsWhereTheNumbersComeFrom) {

@@ -114,6 +114,15 @@ TEST(BenchLaunchTest, MeasuresOurselvesAloneWhereThereIsNoMpirun) {
   EXPECT_THAT(result.out, Not(HasSubstr("mpirun")));
 }
 
+TEST(BenchTest, RefusesAnUnknownOptionOfASubcommand) {
+  for (const auto* command : {"launch", "comm"}) {
+    const auto result = lockstep({"bench", command, "--roundz", "3"});
+    EXPECT_EQ(result.exit_code, 2) << command;
+    EXPECT_EQ(result.err, std::string("lockstep: bench ") + command +
+                              ": unknown option '--roundz'\n  try: --rounds\n");
+  }
+}
+
 TEST(BenchTest, RefusesWhatItCannotMeasure) {
   EXPECT_EQ(lockstep({"bench"}).exit_code, 2);
   EXPECT_EQ(lockstep({"bench", "coffee"}).exit_code, 2);

@@ -41,7 +41,7 @@ TEST(RunEnvironmentTest, TellsEveryInstanceItsPlace) {
 
 TEST(RunEnvironmentTest, SetsEveryVariableOfTheContract) {
   auto variables = variables_of({"--num-instances", "2", "--num-replicas", "4", "--stall-timeout",
-                                 "7.5", "--cache-path", "/some/cache"});
+                                 "7.5", "--cache-path", "/some/cache", "--transport", "shm"});
   EXPECT_EQ(variables["LOCKSTEP_JOB_ID"].size(), 12U);
   EXPECT_THAT(variables["LOCKSTEP_RUN_DIR"], HasSubstr(variables["LOCKSTEP_JOB_ID"]));
   EXPECT_EQ(variables["LOCKSTEP_INSTANCE_INDEX"], "0");
@@ -54,6 +54,7 @@ TEST(RunEnvironmentTest, SetsEveryVariableOfTheContract) {
   EXPECT_EQ(variables["LOCKSTEP_DEVICES_PER_REPLICA"], "1");
   EXPECT_EQ(variables["LOCKSTEP_RESTART_COUNT"], "0");
   EXPECT_EQ(variables["LOCKSTEP_STALL_TIMEOUT"], "7.5");
+  EXPECT_EQ(variables["LOCKSTEP_TRANSPORT"], "shm");
   EXPECT_EQ(variables["LOCKSTEP_CACHE_PATH"], "/some/cache");
   EXPECT_EQ(variables["RANK"], "0");
   EXPECT_EQ(variables["WORLD_SIZE"], "2");

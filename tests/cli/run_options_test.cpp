@@ -52,6 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "4 instances need a replica each, but --num-replicas is 3"},
         BadCall{{"--num-instances", "0", "echo"}, 2, "--num-instances is 0"},
         BadCall{{"--bind", "hard", "echo"}, 2, "hard not in {auto,core,none,numa}"},
+        BadCall{{"--transport", "tcp", "echo"}, 2, "tcp not in {auto,local,shm}"},
         BadCall{{"--bind", "core", "--num-instances", "9999", "echo"}, 2, "need a core each"},
         BadCall{{"--tag-output", "red", "echo"}, 2, "red not in {always,auto,mpi,never}"},
         BadCall{{"--only-output-from-instance", "1", "echo"},

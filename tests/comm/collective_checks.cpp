@@ -160,10 +160,9 @@ void expect_equal(const CollectiveCase& collective, const Communicator& communic
                   const Bytes& found, const Bytes& expected) {
   if (found == expected) return;
   const auto different = std::mismatch(found.begin(), found.end(), expected.begin());
-  throw std::runtime_error(fmt::format("{}: rank {} of {} has a wrong byte at {} of {}",
-                                       to_string(collective), communicator.rank(),
-                                       communicator.size(), different.first - found.begin(),
-                                       found.size()));
+  throw std::runtime_error(fmt::format(
+      "{}: rank {} of {} has a wrong byte at {} of {}", to_string(collective), communicator.rank(),
+      communicator.size(), different.first - found.begin(), found.size()));
 }
 
 Bytes concatenated(const std::vector<Bytes>& parts) {
@@ -188,7 +187,8 @@ Scene scene_of(const Communicator& communicator, const CollectiveCase& c) {
   for (std::size_t i = 0; i < size; ++i) {
     scene.brought.push_back(elements_of(c.type, count, c.seed, static_cast<int>(i)));
   }
-  const auto block = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(c.count) * size_of(c.type));
+  const auto block =
+      static_cast<std::ptrdiff_t>(static_cast<std::size_t>(c.count) * size_of(c.type));
   const auto block_of = [&](const Bytes& all, std::size_t index) {
     const auto begin = all.begin() + block * static_cast<std::ptrdiff_t>(index);
     return Bytes(begin, begin + block);
@@ -298,7 +298,7 @@ std::vector<CollectiveCase> all_collectives() {
     for (int type = 0; type <= static_cast<int>(DataType::U8); ++type) {
       for (int op = 0; op <= static_cast<int>(ReduceOp::Product); ++op) {
         if (op > 0 && !combines(static_cast<OperationKind>(kind))) break;
-        // One chunk is 256 KiB: the largest of these takes several.
+        // A chunk has at most 512 KiB: the largest of these takes several.
         for (const std::int64_t count : {0, 1, 77, 6000, 140000}) {
           const bool is_large = count > 6000;
           if (is_large && (op > 0 || type != static_cast<int>(DataType::F32))) continue;

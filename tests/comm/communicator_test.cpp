@@ -51,9 +51,8 @@ TEST_P(CollectiveTest, GivesTheSameBitsForTheSameLeavesHoweverTheyAreDealtOut) {
 }
 
 TEST_P(CollectiveTest, KeepsUpInAMixtureOfAll) {
-  run_threads(GetParam(), [](Communicator& communicator) {
-    testing::check_mixture(communicator, 300, 5);
-  });
+  run_threads(GetParam(),
+              [](Communicator& communicator) { testing::check_mixture(communicator, 300, 5); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveTest, ::testing::Values(1, 2, 3, 4, 5, 8));
@@ -203,9 +202,13 @@ TEST(CommunicatorTest, RefusesArgumentsThatCannotBeMeant) {
     std::vector<float> three(3);
     std::vector<double> doubles(2);
     const auto message = [](auto action) { return std::string(error_of(action).what()); };
-    EXPECT_EQ(message([&] { communicator.all_reduce({two.data(), -1, DataType::F32, "w"}); }),
+    EXPECT_EQ(message([&] {
+                communicator.all_reduce({two.data(), -1, DataType::F32, "w"});
+              }),
               "all_reduce \"w\": expected a count of at least 0, found -1");
-    EXPECT_EQ(message([&] { communicator.all_reduce({nullptr, 4, DataType::F32}); }),
+    EXPECT_EQ(message([&] {
+                communicator.all_reduce({nullptr, 4, DataType::F32});
+              }),
               "all_reduce: expected memory of 4 f32, found a null pointer");
     EXPECT_EQ(message([&] { communicator.broadcast(buffer_of(two), 1); }),
               "broadcast: expected a root from 0 to 0, found 1");
@@ -266,9 +269,8 @@ TEST_P(DisagreementTest, IsAnErrorOnEveryInstanceThatNamesBothSides) {
   try {
     run_threads(3, [&](Communicator& communicator) {
       communicator.barrier();
-      const auto error = error_of([&] {
-        (communicator.rank() == 2 ? GetParam().other : GetParam().first)(communicator);
-      });
+      const auto error = error_of(
+          [&] { (communicator.rank() == 2 ? GetParam().other : GetParam().first)(communicator); });
       EXPECT_EQ(error.kind(), ErrorKind::Options);
       const std::lock_guard lock(mutex);
       messages.emplace_back(error.what());

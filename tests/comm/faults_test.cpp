@@ -42,11 +42,11 @@ TEST_P(FaultsTest, InAStreamOfCollectivesAreBlamedOnWhoHasThem) {
       if (rank == victim) continue;
       const auto finished = job.wait(rank);
       EXPECT_EQ(finished.exit_code, GetParam().exit_code) << finished.err;
-      EXPECT_THAT(finished.err,
-                  ContainsRegex("(all_reduce #[0-9]+ \"gradients\"|barrier #[0-9]+): instance " +
-                                std::to_string(victim) + " \\(host [^ ]+, pid " +
-                                std::to_string(job.process(victim).pid()) + "\\) " +
-                                GetParam().verdict));
+      EXPECT_THAT(
+          finished.err,
+          ContainsRegex("(all_reduce #[0-9]+ \"gradients\"|barrier #[0-9]+): instance " +
+                        std::to_string(victim) + " \\(host [^ ]+, pid " +
+                        std::to_string(job.process(victim).pid()) + "\\) " + GetParam().verdict));
     }
     const auto time = std::chrono::steady_clock::now() - begin;
     EXPECT_LT(std::chrono::duration<double>(time).count(), GetParam().deadline);
@@ -56,10 +56,9 @@ TEST_P(FaultsTest, InAStreamOfCollectivesAreBlamedOnWhoHasThem) {
 
 INSTANTIATE_TEST_SUITE_P(
     Signals, FaultsTest,
-    ::testing::Values(
-        Fault{"kill", SIGKILL, 7, "is gone; it finished #[0-9]+", 1.0},
-        Fault{"stop", SIGSTOP, 6,
-              "has not arrived after 1 s; it finished #[0-9]+; it is stopped", 4.0}),
+    ::testing::Values(Fault{"kill", SIGKILL, 7, "is gone; it finished #[0-9]+", 1.0},
+                      Fault{"stop", SIGSTOP, 6,
+                            "has not arrived after 1 s; it finished #[0-9]+; it is stopped", 4.0}),
     [](const auto& parameter) { return parameter.param.name; });
 
 TEST(FaultsTest, TwoDeathsAtOnceDoNotHang) {

@@ -115,11 +115,10 @@ TEST(ProcessesTest, SayWhatIsAvailableWhereTooMuchMemoryIsAskedFor) {
 }
 
 TEST(ProcessesTest, InstancesOnOtherHostsAreNotReachedYet) {
-  const auto one = run({COMM_WORKER_BINARY, "leaves", "8"},
-                       {.environment = {{"RANK", "0"},
-                                        {"WORLD_SIZE", "4"},
-                                        {"LOCAL_WORLD_SIZE", "2"},
-                                        {"LOCAL_RANK", "0"}}});
+  const auto one = run(
+      {COMM_WORKER_BINARY, "leaves", "8"},
+      {.environment = {
+           {"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}});
   EXPECT_EQ(one.exit_code, 4);
   EXPECT_THAT(one.err, HasSubstr("2 of 4 instances are on other hosts"));
 }

@@ -13,7 +13,8 @@ namespace lockstep::comm::kernels {
 namespace {
 
 std::vector<float> interesting_floats() {
-  std::vector<float> values{0.0F, -0.0F, 65504.0F, 65519.9F, 65520.0F, 65536.0F, -1e30F, 1e-8F,
+  std::vector<float> values{0.0F,          -0.0F,         65504.0F,      65519.9F,
+                            65520.0F,      65536.0F,      -1e30F,        1e-8F,
                             5.9604645e-8F, 2.9802322e-8F, 2.9802326e-8F, 6.1035156e-5F};
   values.push_back(std::numeric_limits<float>::infinity());
   values.push_back(-std::numeric_limits<float>::infinity());
@@ -38,9 +39,10 @@ TEST(NarrowTest, RoundsToF16AsTheCompilerDoes) {
 }
 
 TEST(NarrowTest, RoundsToBf16ToNearestAndTiesToEven) {
-  const std::vector<float> values{std::bit_cast<float>(0x3f808000U), std::bit_cast<float>(0x3f818000U),
-                                  std::bit_cast<float>(0x3f808001U), std::bit_cast<float>(0x3f807fffU),
-                                  std::numeric_limits<float>::max()};
+  const std::vector<float> values{
+      std::bit_cast<float>(0x3f808000U), std::bit_cast<float>(0x3f818000U),
+      std::bit_cast<float>(0x3f808001U), std::bit_cast<float>(0x3f807fffU),
+      std::numeric_limits<float>::max()};
   std::vector<BFloat16> halves(values.size());
   narrow(DataType::BF16, values.data(), halves.data(), values.size());
   EXPECT_EQ(halves[0].bits, 0x3f80);

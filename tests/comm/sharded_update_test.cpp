@@ -89,18 +89,20 @@ TEST_P(ShardedUpdateTest, GivesTheSameWeightsOnAnyNumberOfInstances) {
 
 INSTANTIATE_TEST_SUITE_P(Types, ShardedUpdateTest,
                          ::testing::Values(DataType::F32, DataType::F16, DataType::BF16),
-                         [](const auto& parameter) { return std::string(name_of(parameter.param)); });
+                         [](const auto& parameter) {
+                           return std::string(name_of(parameter.param));
+                         });
 
 TEST(ShardedUpdateTest, TheSumIsThatOfAnAllReduce) {
   run_threads(3, [](Communicator& communicator) {
-    ShardedUpdate update(
-        communicator, {.count = kCount, .state_bytes = kCount * sizeof(float)}, "sum");
+    ShardedUpdate update(communicator, {.count = kCount, .state_bytes = kCount * sizeof(float)},
+                         "sum");
     const auto leaf = testing::elements_of(DataType::F32, kCount, 1, communicator.rank());
     std::memcpy(update.leaf(), leaf.data(), leaf.size());
     update.take_leaf();
     update.step(1, {}, [](const ShardedUpdate::Part& part) {
-      std::memcpy(part.next + static_cast<std::size_t>(part.first) * sizeof(float),
-                  part.sum.data(), part.sum.size_bytes());
+      std::memcpy(part.next + static_cast<std::size_t>(part.first) * sizeof(float), part.sum.data(),
+                  part.sum.size_bytes());
     });
     const auto expected = testing::reduced(DataType::F32, ReduceOp::Sum, kCount, 1, 3);
     EXPECT_EQ(std::memcmp(update.state(), expected.data(), expected.size()), 0);
@@ -113,11 +115,10 @@ TEST(ShardedUpdateTest, AStepThatIsNotFinishedLeavesTheCurrentVersionWhole) {
   std::vector<float> seen;
   const auto fails = [&] {
     run_threads(2, [&](Communicator& communicator) {
-      ShardedUpdate update(
-          communicator, {.count = 10, .state_bytes = 10 * sizeof(float)}, "weights");
-      update.initialize([](std::byte* state) {
-        std::fill_n(reinterpret_cast<float*>(state), 10, 5.0F);
-      });
+      ShardedUpdate update(communicator, {.count = 10, .state_bytes = 10 * sizeof(float)},
+                           "weights");
+      update.initialize(
+          [](std::byte* state) { std::fill_n(reinterpret_cast<float*>(state), 10, 5.0F); });
       std::fill_n(static_cast<float*>(update.leaf()), 10, 1.0F);
       update.take_leaf();
       const auto dies = [&](const ShardedUpdate::Part& part) {

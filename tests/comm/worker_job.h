@@ -13,7 +13,7 @@ namespace lockstep::testing {
 class WorkerJob {
  public:
   struct Options {
-    int instances = 2;  ///< that are started
+    int instances = 2;   ///< that are started
     int world_size = 0;  ///< that are said to be; as many as are started if 0
     std::string stall_timeout = "60";
   };

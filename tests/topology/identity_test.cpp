@@ -18,6 +18,7 @@ Identity example() {
   id.launched_by = LaunchedBy::Lockstep;
   id.job_id = "c0ffee";
   id.run_dir = "/run/user/1000/lockstep/c0ffee";
+  id.session = "c0ffee-4";
   id.instance = 1;
   id.num_instances = 3;
   id.local_instance = 1;
@@ -30,6 +31,7 @@ Identity example() {
   id.restart_count = 4;
   id.cache_path = "/tmp/cache";
   id.stall_timeout = std::chrono::duration<double>(1.5);
+  id.transport = TransportKind::Shm;
   return id;
 }
 
@@ -47,6 +49,34 @@ TEST(IdentityTest, IsAloneWithoutAnyVariable) {
   const auto id = read_identity(Environment{});
   EXPECT_EQ(id, Identity{});
   EXPECT_EQ(id.launched_by, LaunchedBy::Nobody);
+}
+
+TEST(IdentityTest, HasAPlaceToMeetUnderEachLauncher) {
+  const auto session = [](const Variables& variables) {
+    return read_identity(Environment(variables)).session;
+  };
+  EXPECT_EQ(session({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "");
+  Variables torchrun{
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
+  const auto first = session(torchrun);
+  EXPECT_EQ(first, "29500.a...");
+  torchrun["TORCHELASTIC_RESTART_COUNT"] = "1";
+  EXPECT_NE(session(torchrun), first) << "a job that is started again meets anew";
+  EXPECT_EQ(session({{"OMPI_COMM_WORLD_RANK", "0"},
+                     {"OMPI_COMM_WORLD_SIZE", "1"},
+                     {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                     {"PMIX_NAMESPACE", "77"}}),
+            "77..");
+}
+
+TEST(IdentityTest, TakesSettingsFromUsersOfOtherLaunchers) {
+  const auto id = read_identity(Environment(Variables{{"RANK", "0"},
+                                                      {"WORLD_SIZE", "1"},
+                                                      {"LOCKSTEP_STALL_TIMEOUT", "5"},
+                                                      {"LOCKSTEP_TRANSPORT", "local"}}));
+  EXPECT_EQ(id.stall_timeout.count(), 5.0);
+  EXPECT_EQ(id.transport, TransportKind::Local);
 }
 
 TEST(IdentityTest, WritesTorchrunsVariablesToo) {
@@ -176,6 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "soon", "is 'soon', expected a number of seconds"},
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "-1", "is '-1', expected a number of seconds"},
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "nan", "is 'nan', expected a number of seconds"},
+        Change{{}, "LOCKSTEP_TRANSPORT", "tcp", "is 'tcp', expected auto, local or shm"},
         Change{{},
                "LOCKSTEP_LOCAL_INSTANCE_INDEX",
                "2",

@@ -45,16 +45,20 @@ Channel::Channel(std::shared_ptr<Member> member, std::vector<int> instances, std
   name_ = "meeting";
   sync();
   // Only now have all of them said which cores they run on.
-  patience_ = member_->patience_for(instances_);
+  is_crowded_ = member_->are_crowded(instances_);
 }
 
-MemberSlot& Channel::slot(int rank) const noexcept { return slots_[rank]; }
+MemberSlot& Channel::slot(int rank) const noexcept {
+  return slots_[rank];
+}
 
 std::byte* Channel::room(int rank, std::uint64_t half) const noexcept {
   return rooms_ + (static_cast<std::size_t>(rank) * 2 + half % 2) * kRoom;
 }
 
-std::byte* Channel::results(std::uint64_t half) const noexcept { return room(size(), half); }
+std::byte* Channel::results(std::uint64_t half) const noexcept {
+  return room(size(), half);
+}
 
 void Channel::begin(const Operation& operation) {
   member_->throw_if_failed();
@@ -76,7 +80,7 @@ void Channel::sync() {
   slot(rank_).arrivals.store(arrival, std::memory_order_relaxed);
   const auto passage = static_cast<std::uint32_t>(arrival - 1);
   if (!gate_->arrive(static_cast<std::uint32_t>(size())) &&
-      !gate_->wait_briefly(passage, patience_)) {
+      !gate_->wait_briefly(passage, patience(is_crowded_))) {
     wait_long(arrival);
   }
   if (!is_compared_) compare_signatures();
@@ -124,7 +128,8 @@ void Channel::wait_long(std::uint64_t arrival) {
 std::string Channel::title() const {
   auto text = operation_ == 0 ? name_ : fmt::format("{} #{}", name_of(signature_.kind), operation_);
   if (operation_ > 0 && !name_.empty()) text += fmt::format(" \"{}\"", name_);
-  if (size() < member_->num_instances()) text += fmt::format(" of instances {}", fmt::join(instances_, ","));
+  if (size() < member_->num_instances())
+    text += fmt::format(" of instances {}", fmt::join(instances_, ","));
   return text;
 }
 
@@ -139,7 +144,8 @@ void Channel::check_peers(std::uint64_t arrival, Clock::time_point begin) {
     if (member_->is_gone(instance) && !has_arrived(rank, arrival)) fail_as_gone(rank);
     late.push_back(rank);
     // A heartbeat begins the wait anew.
-    lateness = std::min(lateness, Clock::now() - std::max(begin, member_->last_heartbeat(instance)));
+    lateness =
+        std::min(lateness, Clock::now() - std::max(begin, member_->last_heartbeat(instance)));
   }
   if (late.empty()) return;
   const bool has_deadline = options.stall_timeout.count() > 0;
@@ -150,10 +156,10 @@ void Channel::check_peers(std::uint64_t arrival, Clock::time_point begin) {
 void Channel::fail_as_gone(int rank) {
   const int instance = instances_[static_cast<std::size_t>(rank)];
   const auto finished = slot(rank).operations.load(std::memory_order_relaxed);
-  member_->fail(Error(ErrorKind::PeerLost,
-                      fmt::format("{}: {} is gone; it finished #{}", title(),
-                                  member_->name_of(instance), finished),
-                      "its own output says why; this instance is only a victim"));
+  member_->fail(Error(
+      ErrorKind::PeerLost,
+      fmt::format("{}: {} is gone; it finished #{}", title(), member_->name_of(instance), finished),
+      "its own output says why; this instance is only a victim"));
 }
 
 std::string Channel::describe_late(const std::vector<int>& late, Clock::time_point begin) const {

@@ -32,7 +32,7 @@ struct alignas(64) MemberSlot {
 /// has two halves in which members publish results together. One thread uses a channel at a time.
 class Channel {
  public:
-  static constexpr std::size_t kRoom = std::size_t{256} << 10;
+  static constexpr std::size_t kRoom = std::size_t{512} << 10;
 
   /// Finds or makes the channel of these instances, ascending, within a parent (0 is the job).
   /// Errors: as for a collective.
@@ -55,6 +55,10 @@ class Channel {
 
   /// How many leaves each member brings to the operation that was begun; valid after a `sync`.
   std::vector<int> leaf_counts() const;
+
+  /// How much of a room to fill before passing the gate: little, so that it stays in a core's own
+  /// cache, but in a crowd, where each passage means that everybody takes its turn on a core, all.
+  std::size_t chunk_bytes() const noexcept { return is_crowded_ ? kRoom : kRoom / 4; }
 
   std::byte* room(int rank, std::uint64_t half) const noexcept;
   std::byte* results(std::uint64_t half) const noexcept;
@@ -79,7 +83,7 @@ class Channel {
   Gate* gate_;
   MemberSlot* slots_;
   std::byte* rooms_;
-  Patience patience_{};
+  bool is_crowded_ = true;
 
   std::uint64_t arrivals_ = 0;
   std::uint64_t operation_ = 0;  ///< its number; the first is 1

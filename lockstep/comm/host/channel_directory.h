@@ -13,10 +13,9 @@ struct ChannelKey {
   std::vector<int> instances;  ///< ascending
 };
 
-/// The offset of a channel in the job's memory. The first of its instances makes it; the others wait
-/// until it has.
-/// Errors: `PeerLost`, `Timeout`; `Unavailable` where there are too many groups or too little
-/// memory, on every instance.
+/// The offset of a channel in the job's memory. The first of its instances makes it; the others
+/// wait until it has. Errors: `PeerLost`, `Timeout`; `Unavailable` where there are too many groups
+/// or too little memory, on every instance.
 std::uint64_t find_channel(Member& member, const ChannelKey& key, std::size_t bytes);
 
 }  // namespace lockstep::comm::host

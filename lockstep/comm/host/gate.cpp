@@ -24,10 +24,10 @@ void relax() noexcept {
 
 }  // namespace
 
-Patience patience_for(int instances, int cores) noexcept {
+Patience patience(bool is_crowded) noexcept {
   constexpr int kSpins = 1000;
   constexpr int kYields = 100;
-  return {.spins = instances <= cores ? kSpins : 0, .yields = kYields};
+  return {.spins = is_crowded ? 0 : kSpins, .yields = kYields};
 }
 
 bool Gate::arrive(std::uint32_t size) noexcept {

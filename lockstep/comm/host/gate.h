@@ -12,9 +12,9 @@ struct Patience {
   int yields;
 };
 
-/// Waiters keep their core only where everybody has one: a waiter that spins on the core of the
-/// instance that it waits for makes both slow.
-Patience patience_for(int instances, int cores) noexcept;
+/// Waiters keep their core only where everybody has one: in a crowd, a waiter that spins may do so
+/// on the core of the instance that it waits for.
+Patience patience(bool is_crowded) noexcept;
 
 /// A barrier in shared memory that a fixed number of threads or processes pass again and again.
 /// Zeroed memory is a gate that nobody has reached.

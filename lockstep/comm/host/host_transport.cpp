@@ -8,8 +8,6 @@
 namespace lockstep::comm::host {
 namespace {
 
-constexpr std::size_t kRoom = Channel::kRoom;
-
 std::size_t chunks_of(std::size_t length, std::size_t chunk) {
   // Even nothing is exchanged once: instances must meet, and find out whether they agree.
   return std::max<std::size_t>(1, (length + chunk - 1) / chunk);
@@ -106,6 +104,11 @@ void HostTransport::exchange(std::size_t chunks, Put put, Take take) {
   chunks_ += chunks;
 }
 
+std::size_t HostTransport::part_of_chunk(int parts) const {
+  constexpr auto kAlignment = PackedBuffers::kAlignment;
+  return channel_.chunk_bytes() / static_cast<std::size_t>(parts) / kAlignment * kAlignment;
+}
+
 Reducer& HostTransport::reducer(ReduceOp op) {
   auto& reducer = reducers_[static_cast<std::size_t>(op)];
   if (!reducer) {
@@ -129,8 +132,8 @@ void HostTransport::all_reduce_at_once(const PackedBuffers& buffers, Reducer& re
   const auto put = [&](std::size_t, std::uint64_t half) {
     if (size() == 1) return;
     auto* room = channel_.room(rank(), half);
-    buffers.for_runs(
-        all, [&](const Run& run) { copy_bytes(room + run.offset, run.data, run.bytes()); });
+    buffers.for_runs(all,
+                     [&](const Run& run) { copy_bytes(room + run.offset, run.data, run.bytes()); });
   };
   const auto take = [&](std::size_t, std::uint64_t half) {
     buffers.for_runs(all, [&](const Run& run) {
@@ -156,8 +159,8 @@ void HostTransport::combine_in_slices(const PackedBuffers& buffers, std::size_t 
   const auto combine = [&](std::size_t chunk, std::uint64_t half) {
     buffers.for_runs(mine_at(chunk), [&](const Run& run) {
       const auto offset = run.offset - chunk * chunk_bytes;
-      reducer.reduce(nodes(run, offset, half), run.count, run.type, run.data, run.type);
-      if (size() > 1) copy_bytes(channel_.results(half) + offset, run.data, run.bytes());
+      auto* for_others = size() == 1 ? nullptr : channel_.results(half) + offset;
+      reducer.reduce(nodes(run, offset, half), run.count, run.type, run.data, run.type, for_others);
     });
   };
   const auto collect = [&](std::size_t chunk, std::uint64_t half) {
@@ -192,7 +195,7 @@ void HostTransport::all_reduce_in_slices(const PackedBuffers& buffers, Reducer& 
     }
     return std::span<const NodeData>(nodes_);
   };
-  combine_in_slices(buffers, kRoom, reducer, put, nodes);
+  combine_in_slices(buffers, channel_.chunk_bytes(), reducer, put, nodes);
 }
 
 /// Each instance folds its leaves into nodes, chunk by chunk, on their way into its room.
@@ -206,11 +209,10 @@ void HostTransport::all_reduce_leaves(const Operation& operation) {
   Reducer root(ReductionTree(layout.nodes, layout.num_leaves), operation.op);
 
   // A chunk of the result takes one part of the room for each node, in the accumulator's width.
-  const auto part_bytes = kRoom / layout.most_nodes / PackedBuffers::kAlignment *
-                          PackedBuffers::kAlignment;
-  const auto chunk_elements = part_bytes / size_of(accumulator) / PackedBuffers::kAlignment *
-                              PackedBuffers::kAlignment;
-  std::vector<std::byte> alone(size() == 1 ? kRoom : 0);
+  const auto part_bytes = part_of_chunk(static_cast<int>(layout.most_nodes));
+  const auto chunk_elements =
+      part_bytes / size_of(accumulator) / PackedBuffers::kAlignment * PackedBuffers::kAlignment;
+  std::vector<std::byte> alone(size() == 1 ? channel_.chunk_bytes() : 0);
   const auto room = [&](int owner, std::uint64_t half) {
     return size() == 1 ? alone.data() : channel_.room(owner, half);
   };
@@ -241,24 +243,23 @@ void HostTransport::reduce_scatter(const Operation& operation) {
   const auto& blocks = operation.inputs.front();
   const auto& result = operation.outputs.front();
   const auto bytes = bytes_of(result);
-  const auto part = kRoom / static_cast<std::size_t>(size()) / PackedBuffers::kAlignment *
-                    PackedBuffers::kAlignment;
+  const auto part = part_of_chunk(size());
   const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     for (int to = 0; to < size(); ++to) {
       const auto index = static_cast<std::size_t>(to);
       if (to == rank()) continue;
       copy_bytes(channel_.room(rank(), half) + index * part,
-           bytes_at(blocks, index * bytes + chunk * part), length(chunk));
+                 bytes_at(blocks, index * bytes + chunk * part), length(chunk));
     }
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     const auto mine = static_cast<std::size_t>(rank());
     for (int from = 0; from < size(); ++from) {
-      nodes_[static_cast<std::size_t>(from)] = {
-          from == rank() ? bytes_at(blocks, mine * bytes + chunk * part)
-                         : channel_.room(from, half) + mine * part,
-          result.type};
+      nodes_[static_cast<std::size_t>(from)] = {from == rank()
+                                                    ? bytes_at(blocks, mine * bytes + chunk * part)
+                                                    : channel_.room(from, half) + mine * part,
+                                                result.type};
     }
     reducer(operation.op)
         .reduce(nodes_, length(chunk) / size_of(result.type), result.type,
@@ -271,81 +272,83 @@ void HostTransport::all_gather(const Operation& operation) {
   const auto& block = operation.inputs.front();
   const auto& blocks = operation.outputs.front();
   const auto bytes = bytes_of(block);
-  const auto length = [&](std::size_t chunk) { return std::min(kRoom, bytes - chunk * kRoom); };
+  const auto part = channel_.chunk_bytes();
+  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (size() == 1) return;
-    copy_bytes(channel_.room(rank(), half), bytes_at(block, chunk * kRoom), length(chunk));
+    copy_bytes(channel_.room(rank(), half), bytes_at(block, chunk * part), length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     for (int from = 0; from < size(); ++from) {
-      const auto place = static_cast<std::size_t>(from) * bytes + chunk * kRoom;
+      const auto place = static_cast<std::size_t>(from) * bytes + chunk * part;
       copy_bytes(bytes_at(blocks, place),
-           from == rank() ? bytes_at(block, chunk * kRoom) : channel_.room(from, half),
-           length(chunk));
+                 from == rank() ? bytes_at(block, chunk * part) : channel_.room(from, half),
+                 length(chunk));
     }
   };
-  exchange(chunks_of(bytes, kRoom), put, take);
+  exchange(chunks_of(bytes, part), put, take);
 }
 
 void HostTransport::broadcast(const Operation& operation) {
   const auto& buffer = operation.outputs.front();
   const bool is_root = rank() == operation.root;
   const auto bytes = bytes_of(buffer);
-  const auto length = [&](std::size_t chunk) { return std::min(kRoom, bytes - chunk * kRoom); };
+  const auto part = channel_.chunk_bytes();
+  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (!is_root || size() == 1) return;
-    copy_bytes(channel_.room(rank(), half), bytes_at(buffer, chunk * kRoom), length(chunk));
+    copy_bytes(channel_.room(rank(), half), bytes_at(buffer, chunk * part), length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     if (is_root) return;
-    copy_bytes(bytes_at(buffer, chunk * kRoom), channel_.room(operation.root, half), length(chunk));
+    copy_bytes(bytes_at(buffer, chunk * part), channel_.room(operation.root, half), length(chunk));
   };
-  exchange(chunks_of(bytes, kRoom), put, take);
+  exchange(chunks_of(bytes, part), put, take);
 }
 
 void HostTransport::gather(const Operation& operation) {
   const auto& block = operation.inputs.front();
   const bool is_root = rank() == operation.root;
   const auto bytes = bytes_of(block);
-  const auto length = [&](std::size_t chunk) { return std::min(kRoom, bytes - chunk * kRoom); };
+  const auto part = channel_.chunk_bytes();
+  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (is_root) return;
-    copy_bytes(channel_.room(rank(), half), bytes_at(block, chunk * kRoom), length(chunk));
+    copy_bytes(channel_.room(rank(), half), bytes_at(block, chunk * part), length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     if (!is_root) return;
     for (int from = 0; from < size(); ++from) {
-      const auto place = static_cast<std::size_t>(from) * bytes + chunk * kRoom;
+      const auto place = static_cast<std::size_t>(from) * bytes + chunk * part;
       copy_bytes(bytes_at(operation.outputs.front(), place),
-           from == rank() ? bytes_at(block, chunk * kRoom) : channel_.room(from, half),
-           length(chunk));
+                 from == rank() ? bytes_at(block, chunk * part) : channel_.room(from, half),
+                 length(chunk));
     }
   };
-  exchange(chunks_of(bytes, kRoom), put, take);
+  exchange(chunks_of(bytes, part), put, take);
 }
 
 void HostTransport::scatter(const Operation& operation) {
   const auto& block = operation.outputs.front();
   const bool is_root = rank() == operation.root;
   const auto bytes = bytes_of(block);
-  const auto part = kRoom / static_cast<std::size_t>(size()) / PackedBuffers::kAlignment *
-                    PackedBuffers::kAlignment;
+  const auto part = part_of_chunk(size());
   const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (!is_root) return;
     for (int to = 0; to < size(); ++to) {
       const auto index = static_cast<std::size_t>(to);
       const auto* from = bytes_at(operation.inputs.front(), index * bytes + chunk * part);
-      auto* place = to == rank() ? bytes_at(block, chunk * part)
-                                 : channel_.room(rank(), half) + index * part;
+      auto* place =
+          to == rank() ? bytes_at(block, chunk * part) : channel_.room(rank(), half) + index * part;
       copy_bytes(place, from, length(chunk));
     }
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     if (is_root) return;
     copy_bytes(bytes_at(block, chunk * part),
-         channel_.room(operation.root, half) + static_cast<std::size_t>(rank()) * part,
-         length(chunk));
+               channel_.room(operation.root, half) + static_cast<std::size_t>(rank()) * part,
+               length(chunk));
   };
   exchange(chunks_of(bytes, part), put, take);
 }

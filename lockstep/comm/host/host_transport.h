@@ -54,6 +54,9 @@ class HostTransport final : public Transport {
   void combine_in_slices(const PackedBuffers& buffers, std::size_t chunk_bytes, Reducer& reducer,
                          Put put, Nodes nodes);
 
+  /// How many bytes of a chunk each of several has, in whole alignments.
+  std::size_t part_of_chunk(int parts) const;
+
   /// The reducer over one leaf from each instance.
   Reducer& reducer(ReduceOp op);
 

@@ -22,9 +22,9 @@ enum class Presence : std::uint32_t { Absent, Present, Left };
 
 struct alignas(64) InstanceSlot {
   std::atomic<Presence> presence;
-  std::int32_t process;              ///< written before it is present, as are the cores
-  std::bitset<kMaxCores> cores;      ///< that it may run on
-  std::atomic<std::int32_t> thread;  ///< that waits in a collective, or did so last
+  std::int32_t process;                    ///< written before it is present, as are the cores
+  std::bitset<kMaxCores> cores;            ///< that it may run on
+  std::atomic<std::int32_t> thread;        ///< that waits in a collective, or did so last
   std::atomic<std::int64_t> heartbeat_ns;  ///< on the steady clock; 0: never
   SharedText doing;
 };

@@ -49,10 +49,10 @@ void provide_pages(int file, std::uint64_t offset, std::size_t bytes) {
   // The kernel would try, and end somebody's process when it fails.
   const auto available = available_memory();
   if (bytes > available) {
-    throw Error(ErrorKind::Unavailable,
-                fmt::format("shared memory: {} bytes are asked for, {} are available", bytes,
-                            available),
-                "use fewer or smaller buffers, or a machine with more memory");
+    throw Error(
+        ErrorKind::Unavailable,
+        fmt::format("shared memory: {} bytes are asked for, {} are available", bytes, available),
+        "use fewer or smaller buffers, or a machine with more memory");
   }
   int result = 0;
   do {

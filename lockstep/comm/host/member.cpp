@@ -80,7 +80,9 @@ void Member::note_wait(std::string_view operation) noexcept {
   mine.doing.store(operation);
 }
 
-void Member::note_return() noexcept { slot(instance_).doing.store({}); }
+void Member::note_return() noexcept {
+  slot(instance_).doing.store({});
+}
 
 bool Member::is_gone(int instance) {
   const auto& other = slot(instance);
@@ -130,10 +132,10 @@ std::string Member::stack_of(int instance) const {
   return stack_trace({.process = other.process, .thread = other.thread.load()});
 }
 
-Patience Member::patience_for(std::span<const int> instances) const {
+bool Member::are_crowded(std::span<const int> instances) const {
   std::bitset<kMaxCores> cores;
   for (const int instance : instances) cores |= slot(instance).cores;
-  return host::patience_for(static_cast<int>(instances.size()), static_cast<int>(cores.count()));
+  return instances.size() > cores.count();
 }
 
 void Member::throw_if_failed() {

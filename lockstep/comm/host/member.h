@@ -11,7 +11,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/comm/host/gate.h"
 #include "lockstep/comm/host/job_memory.h"
 #include "lockstep/comm/transport.h"
 
@@ -48,8 +47,8 @@ class Member {
   /// Where the thread of another instance stands that waits or did so last; empty if unknown.
   std::string stack_of(int instance) const;
 
-  /// How to wait for these instances.
-  Patience patience_for(std::span<const int> instances) const;
+  /// Whether these instances have fewer cores than they are.
+  bool are_crowded(std::span<const int> instances) const;
 
   /// Throws the job's verdict, if there is one.
   void throw_if_failed();

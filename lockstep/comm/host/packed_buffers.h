@@ -20,9 +20,8 @@ struct Slice {
 /// from `begin`.
 inline Slice slice_of(Slice whole, int index, int parts, std::size_t alignment) noexcept {
   const auto length = whole.end - whole.begin;
-  const auto step =
-      round_up((length + static_cast<std::size_t>(parts) - 1) / static_cast<std::size_t>(parts),
-               alignment);
+  const auto step = round_up(
+      (length + static_cast<std::size_t>(parts) - 1) / static_cast<std::size_t>(parts), alignment);
   const auto begin = std::min(length, static_cast<std::size_t>(index) * step);
   return {whole.begin + begin, whole.begin + std::min(length, begin + step)};
 }

@@ -41,8 +41,8 @@ pid_t start_eu_stack(int process, int output) {
   // No environment: with DEBUGINFOD_URLS it would ask servers for symbols.
   std::array<char*, 1> environment{nullptr};
   pid_t pid = -1;
-  const int error = ::posix_spawnp(&pid, name.c_str(), &actions, nullptr, arguments.data(),
-                                   environment.data());
+  const int error =
+      ::posix_spawnp(&pid, name.c_str(), &actions, nullptr, arguments.data(), environment.data());
   return error == 0 ? pid : -1;
 }
 

@@ -163,16 +163,16 @@ class Patience {
   void check(const std::string& who_is_missing) {
     const auto waited = Clock::now() - begin_;
     if (options_.stall_timeout.count() > 0 && waited > options_.stall_timeout) {
-      throw Error(ErrorKind::Timeout,
-                  fmt::format("meeting: {} after {:.0f} s", who_is_missing,
-                              options_.stall_timeout.count()),
-                  "start every instance of the job, and let each of them use its communicator");
+      throw Error(
+          ErrorKind::Timeout,
+          fmt::format("meeting: {} after {:.0f} s", who_is_missing, options_.stall_timeout.count()),
+          "start every instance of the job, and let each of them use its communicator");
     }
     if (waited < options_.warn_after || has_warned_) return;
     has_warned_ = true;
     if (options_.warn) {
-      options_.warn(fmt::format("meeting: {} after {:.0f} s", who_is_missing,
-                                options_.warn_after.count()));
+      options_.warn(
+          fmt::format("meeting: {} after {:.0f} s", who_is_missing, options_.warn_after.count()));
     }
   }
 
