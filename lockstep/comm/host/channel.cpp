@@ -45,7 +45,7 @@ Channel::Channel(std::shared_ptr<Member> member, std::vector<int> instances, std
   name_ = "meeting";
   sync();
   // Only now have all of them said which cores they run on.
-  is_crowded_ = member_->are_crowded(instances_);
+  instances_per_core_ = member_->instances_per_core(instances_);
 }
 
 MemberSlot& Channel::slot(int rank) const noexcept {
@@ -80,7 +80,7 @@ void Channel::sync() {
   slot(rank_).arrivals.store(arrival, std::memory_order_relaxed);
   const auto passage = static_cast<std::uint32_t>(arrival - 1);
   if (!gate_->arrive(static_cast<std::uint32_t>(size())) &&
-      !gate_->wait_briefly(passage, patience(is_crowded_))) {
+      !gate_->wait_briefly(passage, patience(instances_per_core_))) {
     wait_long(arrival);
   }
   if (!is_compared_) compare_signatures();

@@ -57,8 +57,8 @@ class Channel {
   std::vector<int> leaf_counts() const;
 
   /// How much of a room to fill before passing the gate: little, so that it stays in a core's own
-  /// cache, but in a crowd, where each passage means that everybody takes its turn on a core, all.
-  std::size_t chunk_bytes() const noexcept { return is_crowded_ ? kRoom : kRoom / 4; }
+  /// cache; but where many share a core, and each passage makes all of them take their turn, all.
+  std::size_t chunk_bytes() const noexcept { return instances_per_core_ > 2 ? kRoom : kRoom / 4; }
 
   std::byte* room(int rank, std::uint64_t half) const noexcept;
   std::byte* results(std::uint64_t half) const noexcept;
@@ -83,7 +83,7 @@ class Channel {
   Gate* gate_;
   MemberSlot* slots_;
   std::byte* rooms_;
-  bool is_crowded_ = true;
+  int instances_per_core_ = 1;
 
   std::uint64_t arrivals_ = 0;
   std::uint64_t operation_ = 0;  ///< its number; the first is 1

@@ -24,10 +24,12 @@ void relax() noexcept {
 
 }  // namespace
 
-Patience patience(bool is_crowded) noexcept {
+Patience patience(int instances_per_core) noexcept {
   constexpr int kSpins = 1000;
-  constexpr int kYields = 100;
-  return {.spins = is_crowded ? 0 : kSpins, .yields = kYields};
+  // About a millisecond where nobody else wants the core. Where others work on it, each yield
+  // lasts as long as their turn, and costs no more than the switch.
+  constexpr int kYields = 3000;
+  return {.spins = instances_per_core == 1 ? kSpins : 0, .yields = kYields};
 }
 
 bool Gate::arrive(std::uint32_t size) noexcept {

@@ -6,15 +6,17 @@
 
 namespace lockstep::comm::host {
 
-/// How a waiter spends its time before it sleeps in the kernel.
+/// How a waiter spends its time before it sleeps in the kernel: it looks again and again, then lets
+/// others have the core between looks. Sleeping comes late, because waking up takes long, and lets
+/// a core fall asleep too.
 struct Patience {
   int spins;
   int yields;
 };
 
-/// Waiters keep their core only where everybody has one: in a crowd, a waiter that spins may do so
-/// on the core of the instance that it waits for.
-Patience patience(bool is_crowded) noexcept;
+/// Waiters keep their core only where everybody has one: else a waiter that spins may do so on the
+/// core of the instance that it waits for.
+Patience patience(int instances_per_core) noexcept;
 
 /// A barrier in shared memory that a fixed number of threads or processes pass again and again.
 /// Zeroed memory is a gate that nobody has reached.

@@ -132,10 +132,11 @@ std::string Member::stack_of(int instance) const {
   return stack_trace({.process = other.process, .thread = other.thread.load()});
 }
 
-bool Member::are_crowded(std::span<const int> instances) const {
+int Member::instances_per_core(std::span<const int> instances) const {
   std::bitset<kMaxCores> cores;
   for (const int instance : instances) cores |= slot(instance).cores;
-  return instances.size() > cores.count();
+  const auto count = std::max<std::size_t>(1, cores.count());
+  return static_cast<int>((instances.size() + count - 1) / count);
 }
 
 void Member::throw_if_failed() {

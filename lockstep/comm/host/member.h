@@ -47,8 +47,8 @@ class Member {
   /// Where the thread of another instance stands that waits or did so last; empty if unknown.
   std::string stack_of(int instance) const;
 
-  /// Whether these instances have fewer cores than they are.
-  bool are_crowded(std::span<const int> instances) const;
+  /// How many of these instances share a core, if they are spread evenly; at least 1.
+  int instances_per_core(std::span<const int> instances) const;
 
   /// Throws the job's verdict, if there is one.
   void throw_if_failed();
