@@ -13,9 +13,16 @@ std::string title(OperationKind kind, const ConstBuffer& buffer) {
 }
 
 void check_buffer(OperationKind kind, const ConstBuffer& buffer) {
-  if (buffer.count < 0) {
-    throw Error(ErrorKind::Options, fmt::format("{}: expected a count of at least 0, found {}",
-                                                title(kind, buffer), buffer.count));
+  // Far more than any machine has, and far from where products of counts would overflow.
+  constexpr auto kMost = std::int64_t{1} << 46;
+  if (buffer.count < 0 || buffer.count > kMost) {
+    throw Error(ErrorKind::Options, fmt::format("{}: expected a count from 0 to {}, found {}",
+                                                title(kind, buffer), kMost, buffer.count));
+  }
+  if (reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.type) != 0) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: expected memory that is aligned for {}, found {}",
+                            title(kind, buffer), name_of(buffer.type), buffer.data));
   }
   if (buffer.data == nullptr && buffer.count > 0) {
     throw Error(ErrorKind::Options,

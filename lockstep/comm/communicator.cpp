@@ -2,14 +2,24 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/checked_operation.h"
 #include "lockstep/comm/work_queue.h"
 
 namespace lockstep::comm {
+namespace {
+
+int this_thread() noexcept {
+  thread_local const int id = ::gettid();
+  return id;
+}
+
+}  // namespace
 
 struct Communicator::Impl {
   std::unique_ptr<Transport> transport;
@@ -38,14 +48,21 @@ void Communicator::heartbeat(std::string_view doing) {
   impl_->transport->heartbeat(doing);
 }
 
+void Communicator::report_failure(const Error& error) noexcept {
+  impl_->transport->report_failure(error);
+}
+
+void Communicator::check_scope(OperationKind kind) const {
+  if (impl_->scope == nullptr) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("{}: called on instances {} inside on_instances({})", name_of(kind),
+                          fmt::join(instances(), ","), fmt::join(*impl_->scope, ",")),
+              "use the communicator that is handed to the function");
+}
+
 Work Communicator::start(Operation operation) {
-  if (impl_->scope != nullptr) {
-    throw Error(
-        ErrorKind::Options,
-        fmt::format("{}: called on instances {} inside on_instances({})", name_of(operation.kind),
-                    fmt::join(instances(), ","), fmt::join(*impl_->scope, ",")),
-        "use the communicator that is handed to the function");
-  }
+  check_scope(operation.kind);
+  operation.caller = this_thread();
   return impl_->queue.push([transport = impl_->transport.get(), operation = std::move(operation)] {
     transport->execute(operation);
   });
@@ -55,6 +72,7 @@ Work Communicator::start(Operation operation) {
 /// operation takes.
 void Communicator::run(Operation operation) {
   if (impl_->scope == nullptr && impl_->queue.is_idle()) {
+    operation.caller = this_thread();
     impl_->transport->execute(operation);
   } else {
     start(std::move(operation)).wait();
@@ -98,43 +116,50 @@ void Communicator::barrier(std::string_view name) {
   run(checked::barrier(name));
 }
 
-Communicator& Communicator::group(const std::vector<int>& members) {
-  const auto mine = instances()[static_cast<std::size_t>(rank())];
+int Communicator::instance() const noexcept {
+  return instances()[static_cast<std::size_t>(rank())];
+}
+
+void Communicator::check_members(const std::vector<int>& members) const {
   const auto all = instances();
   const bool is_valid =
       !members.empty() &&
       std::adjacent_find(members.begin(), members.end(), std::greater_equal<>()) == members.end() &&
       std::includes(all.begin(), all.end(), members.begin(), members.end());
-  if (!is_valid) {
-    throw Error(ErrorKind::Options,
-                fmt::format("group: expected some of instances {}, ascending, found {}",
-                            fmt::join(all, ","), fmt::join(members, ",")));
-  }
-  if (!std::binary_search(members.begin(), members.end(), mine)) {
-    throw Error(ErrorKind::Options,
-                fmt::format("group: instance {} is not one of {}", mine, fmt::join(members, ",")));
+  if (is_valid) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("group: expected some of instances {}, ascending, found {}",
+                          fmt::join(all, ","), fmt::join(members, ",")));
+}
+
+Communicator& Communicator::group(const std::vector<int>& members) {
+  check_members(members);
+  if (!std::binary_search(members.begin(), members.end(), instance())) {
+    throw Error(ErrorKind::Options, fmt::format("group: instance {} is not one of {}", instance(),
+                                                fmt::join(members, ",")));
   }
   auto& group = impl_->groups[members];
   if (!group) group = std::make_unique<Communicator>(impl_->transport->group(members));
   return *group;
 }
 
-Communicator* Communicator::enter_group(const std::vector<int>& members) {
-  const auto mine = instances()[static_cast<std::size_t>(rank())];
-  if (std::find(members.begin(), members.end(), mine) == members.end()) return nullptr;
-  auto& entered = group(members);
-  impl_->scope = &impl_->groups.find(members)->first;
-  return &entered;
+Communicator::Scope::Scope(Communicator& communicator, const std::vector<int>& members)
+    : outer(communicator), before(communicator.impl_->scope) {
+  outer.check_members(members);
+  if (!std::binary_search(members.begin(), members.end(), outer.instance())) return;
+  group = &outer.group(members);
+  outer.impl_->scope = &outer.impl_->groups.find(members)->first;
 }
 
-Communicator::LeaveGroup::~LeaveGroup() {
-  outer.impl_->scope = nullptr;
+Communicator::Scope::~Scope() {
+  outer.impl_->scope = before;
 }
 
 SharedMemory Communicator::allocate(std::size_t bytes, std::string_view name) {
   if (bytes == 0) {
     throw Error(ErrorKind::Options, fmt::format("allocate \"{}\": expected bytes, found 0", name));
   }
+  check_scope(OperationKind::Allocate);
   // What is under way goes first, as for every collective.
   if (!impl_->queue.is_idle()) impl_->queue.push([] {}).wait();
   return impl_->transport->allocate(bytes, name);

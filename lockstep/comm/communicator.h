@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -24,9 +23,10 @@ namespace lockstep::comm {
 /// communicators, groups of each other included, may be used side by side. A buffer of an
 /// asynchronous operation belongs to the communicator until `Work::wait` returns.
 ///
-/// Errors: `Options` for arguments that cannot be meant, before anything is sent, and on every
-/// instance where instances disagree; `PeerLost` where an instance is gone; `Timeout` where one is
-/// late beyond the deadline. After any of them but the first, only destruction is allowed.
+/// Errors: `Options` for arguments that cannot be meant, before anything is sent; `Options` on
+/// every instance where instances disagree; `PeerLost` where an instance is gone; `Timeout` where
+/// one is late beyond the deadline. All but the first end the job: every later call throws the
+/// same.
 class Communicator {
  public:
   explicit Communicator(std::unique_ptr<Transport> transport);
@@ -65,6 +65,9 @@ class Communicator {
   /// Says that this instance is alive and busy, so that its peers do not take it for late.
   void heartbeat(std::string_view doing);
 
+  /// Ends the job: everybody's collectives throw this error, unless there is one before it.
+  void report_failure(const Error& error) noexcept;
+
   /// The communicator of some of these instances, given by their numbers in the job, ascending.
   /// Only they call this. It lives as long as this one and is made once for each list.
   Communicator& group(const std::vector<int>& instances);
@@ -73,10 +76,8 @@ class Communicator {
   /// group that is handed over: this communicator refuses them until the function is done.
   template <typename Function>
   void on_instances(const std::vector<int>& instances, Function&& function) {
-    auto* members = enter_group(instances);
-    if (members == nullptr) return;
-    const LeaveGroup leave{*this};
-    std::forward<Function>(function)(*members);
+    const Scope scope(*this, instances);
+    if (scope.group != nullptr) std::forward<Function>(function)(*scope.group);
   }
 
   /// Zeroed memory that all instances of the group share; everybody calls it alike.
@@ -85,11 +86,20 @@ class Communicator {
 
  private:
   struct Impl;
-  struct LeaveGroup {
+  /// While it lives, collectives belong on `group`, if this instance is in it.
+  struct Scope {
+    Scope(Communicator& communicator, const std::vector<int>& instances);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
     Communicator& outer;
-    ~LeaveGroup();
+    const std::vector<int>* before;
+    Communicator* group = nullptr;
   };
-  Communicator* enter_group(const std::vector<int>& instances);
+  int instance() const noexcept;
+  void check_members(const std::vector<int>& members) const;
+  void check_scope(OperationKind kind) const;
   void run(Operation operation);
   Work start(Operation operation);
 

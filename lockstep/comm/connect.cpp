@@ -1,6 +1,7 @@
 #include "lockstep/comm/connect.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -43,16 +44,19 @@ std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
   if (kind == TransportKind::Local) {
     return std::make_unique<Communicator>(local::LocalGroup(1, options).join(0));
   }
-  if (identity.session.empty()) {
-    throw Error(ErrorKind::Options,
-                fmt::format("communicator: nothing says where the {} instances meet",
-                            identity.num_instances),
-                "start them with 'lockstep run', or set MASTER_ADDR and MASTER_PORT");
+  if (identity.session.empty() && identity.num_instances > 1) {
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("communicator: nothing says where the {} instances meet",
+                    identity.num_instances),
+        "start them with 'lockstep run', or with a launcher that sets MASTER_ADDR and MASTER_PORT, "
+        "PMIX_NAMESPACE, or SLURM_JOB_ID");
   }
-  const shm::MeetingPlace place{.folder = identity.run_dir,
-                                .session = identity.session,
-                                .instance = identity.instance,
-                                .num_instances = identity.num_instances};
+  const shm::MeetingPlace place{
+      .folder = identity.run_dir,
+      .session = identity.session.empty() ? fmt::format("alone-{}", ::getpid()) : identity.session,
+      .instance = identity.instance,
+      .num_instances = identity.num_instances};
   return std::make_unique<Communicator>(shm::join(place, options));
 }
 

@@ -2,16 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/fnv.h"
+
 namespace lockstep::comm {
-namespace {
-
-/// FNV-1a, a word at a time.
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
-  return (hash ^ value) * 0x100000001b3U;
-}
-
-}  // namespace
-
 std::string_view name_of(ReduceOp op) noexcept {
   switch (op) {
     case ReduceOp::Sum:
@@ -44,6 +37,8 @@ std::string_view name_of(OperationKind kind) noexcept {
       return "scatter";
     case OperationKind::Barrier:
       return "barrier";
+    case OperationKind::Allocate:
+      return "allocate";
   }
   return "?";
 }
@@ -58,13 +53,12 @@ Signature signature_of(const Operation& operation) {
   signature.op = operation.op;
   signature.root = operation.root;
   signature.has_leaves = operation.has_leaves();
-  signature.layout = 0xcbf29ce484222325U;
+  Fnv layout;
   const auto add = [&](DataType type, std::int64_t count) {
     signature.type = type;
     signature.count += count;
     ++signature.buffers;
-    signature.layout = mix(mix(signature.layout, static_cast<std::uint64_t>(type)),
-                           static_cast<std::uint64_t>(count));
+    layout.add(static_cast<std::uint64_t>(type)).add(static_cast<std::uint64_t>(count));
   };
   // What every instance has: the root alone holds all blocks of a gather or scatter.
   const bool by_input = operation.kind == OperationKind::Gather ||
@@ -75,11 +69,18 @@ Signature signature_of(const Operation& operation) {
   } else {
     for (const auto& buffer : operation.outputs) add(buffer.type, buffer.count);
   }
+  if (operation.kind == OperationKind::Allocate) {
+    signature.count = static_cast<std::int64_t>(operation.bytes);
+  }
+  signature.layout = layout.value();
   return signature;
 }
 
 std::string describe(const Signature& signature) {
   if (signature.kind == OperationKind::Barrier) return "barrier";
+  if (signature.kind == OperationKind::Allocate) {
+    return fmt::format("allocate({} bytes)", signature.count);
+  }
   auto text = fmt::format("{}(", name_of(signature.kind));
   if (combines(signature.kind)) text += fmt::format("{}, ", name_of(signature.op));
   if (signature.buffers == 1) {

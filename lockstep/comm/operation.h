@@ -23,6 +23,7 @@ enum class OperationKind : std::uint8_t {
   Gather,
   Scatter,
   Barrier,
+  Allocate,  ///< shared memory: the output is its offset
 };
 
 std::string_view name_of(OperationKind kind) noexcept;
@@ -41,7 +42,9 @@ struct Operation {
   int root = -1;
   std::vector<ConstBuffer> inputs{};
   std::vector<Buffer> outputs{};
-  std::string name{};  ///< the user's name for what is worked on, or empty
+  std::string name{};     ///< the user's name for what is worked on, or empty
+  int caller = 0;         ///< the thread that asks for it, as the kernel counts; 0: the last one
+  std::size_t bytes = 0;  ///< to allocate
 
   bool has_leaves() const noexcept { return kind == OperationKind::AllReduce && !inputs.empty(); }
 };
@@ -62,7 +65,7 @@ struct Signature {
 
 Signature signature_of(const Operation& operation);
 
-/// "all_reduce(sum, 1024 f32)", "broadcast(1 i64 from rank 3)".
+/// "all_reduce(sum, 1024 f32)", "broadcast(1 i64, root 3)".
 std::string describe(const Signature& signature);
 
 }  // namespace lockstep::comm

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
 #include "lockstep/comm/leaf_layout.h"
 #include "lockstep/comm/reduce_kernels.h"
 
@@ -51,10 +52,55 @@ ShardedUpdate::Shape with_blocks(ShardedUpdate::Shape shape) {
   return shape;
 }
 
-std::vector<int> everybodys(Communicator& communicator, int value) {
-  std::vector<int> values(static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(buffer_of(std::span<const int>(&value, 1)), buffer_of(values));
-  return values;
+/// What must be the same on every instance, and what need not.
+struct Announcement {
+  std::int64_t count;
+  std::int64_t state_bytes;
+  std::int64_t type;
+  std::int64_t blocks;  ///< a hash
+  std::int64_t num_leaves;
+
+  bool agrees_with(const Announcement& other) const {
+    return count == other.count && state_bytes == other.state_bytes && type == other.type &&
+           blocks == other.blocks;
+  }
+};
+
+Announcement announcement_of(const ShardedUpdate::Shape& shape) {
+  Fnv blocks;
+  blocks.add(static_cast<std::uint64_t>(shape.values_per_block));
+  for (const auto block : shape.blocks) blocks.add(static_cast<std::uint64_t>(block));
+  return {shape.count, static_cast<std::int64_t>(shape.state_bytes),
+          static_cast<std::int64_t>(shape.leaf_type), static_cast<std::int64_t>(blocks.value()),
+          shape.num_leaves};
+}
+
+std::string describe(const Announcement& shape) {
+  return fmt::format("{} {}, {} bytes of state, blocks {:08x}", shape.count,
+                     name_of(static_cast<DataType>(shape.type)), shape.state_bytes,
+                     static_cast<std::uint64_t>(shape.blocks) & 0xffffffffU);
+}
+
+/// How many leaves each instance brings. Throws, on every instance, where shapes differ.
+std::vector<int> agree_on_shape(Communicator& communicator, const ShardedUpdate::Shape& shape,
+                                const std::string& name) {
+  constexpr std::int64_t kWidth = sizeof(Announcement) / sizeof(std::int64_t);
+  const auto mine = announcement_of(shape);
+  std::vector<Announcement> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(ConstBuffer(&mine, kWidth, DataType::I64, name),
+                          Buffer{all.data(), kWidth * communicator.size(), DataType::I64, name});
+  std::vector<int> leaf_counts;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].agrees_with(all.front())) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("ShardedUpdate \"{}\": instances disagree: instance {} has {}, "
+                              "instance {} has {}",
+                              name, communicator.instances().front(), describe(all.front()),
+                              communicator.instances()[rank], describe(all[rank])));
+    }
+    leaf_counts.push_back(static_cast<int>(all[rank].num_leaves));
+  }
+  return leaf_counts;
 }
 
 }  // namespace
@@ -65,23 +111,21 @@ ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::strin
       name_(std::move(name)),
       counter_({}) {
   check(shape_, name_);
-  const auto counts = everybodys(communicator_, shape_.num_leaves);
-  const LeafLayout layout(counts);
+  const LeafLayout layout(agree_on_shape(communicator_, shape_, name_));
   counter_ = LeafCounter(layout.ranges[static_cast<std::size_t>(communicator_.rank())]);
   if (shape_.leaf_type != DataType::F32) {
     narrow_leaf_.resize(static_cast<std::size_t>(shape_.count));
   }
-  lay_out(counts);
+  lay_out(layout.ranges);
   reducer_ =
       std::make_unique<Reducer>(ReductionTree(layout.nodes, layout.num_leaves), ReduceOp::Sum);
 }
 
 /// Commit word, what is measured, two versions of the state, and each instance's buffers for nodes.
-void ShardedUpdate::lay_out(std::span<const int> leaf_counts) {
+void ShardedUpdate::lay_out(std::span<const LeafRange> ranges) {
   const auto leaf_bytes = whole_lines(static_cast<std::size_t>(shape_.count) * sizeof(float));
   const auto measured_bytes = whole_lines(
       shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block) * sizeof(double));
-  const auto ranges = LeafLayout(leaf_counts).ranges;
   std::size_t num_buffers = 0;
   for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
   const auto bytes =
@@ -210,8 +254,27 @@ void ShardedUpdate::check_step(std::int64_t divisor) const {
 
 void ShardedUpdate::step(std::int64_t divisor, const Measure& measure, const Update& update) {
   check_step(divisor);
+  try {
+    communicator_.barrier(name_);  // every leaf is there
+    write_slice(divisor, measure, update);
+    commit();
+  } catch (const Error& error) {
+    communicator_.report_failure(error);
+    throw;
+  } catch (const std::exception& error) {
+    // The others must not take what this instance does next for the end of the step.
+    communicator_.report_failure(
+        Error(ErrorKind::PeerLost,
+              fmt::format("ShardedUpdate \"{}\": instance {} failed: {}", name_,
+                          communicator_.instances()[static_cast<std::size_t>(communicator_.rank())],
+                          error.what())));
+    throw;
+  }
+}
+
+void ShardedUpdate::write_slice(std::int64_t divisor, const Measure& measure,
+                                const Update& update) {
   const auto mine = my_blocks();
-  communicator_.barrier(name_);  // every leaf is there
   for (auto block = mine.begin; block < mine.end; ++block) {
     reduce(block, divisor);
     if (measure) {
@@ -220,11 +283,9 @@ void ShardedUpdate::step(std::int64_t divisor, const Measure& measure, const Upd
       update(part_of({block, block + 1}));
     }
   }
-  if (measure) {
-    communicator_.barrier(name_);  // everything is measured
-    if (mine.begin < mine.end) update(part_of(mine));
-  }
-  commit();
+  if (!measure) return;
+  communicator_.barrier(name_);  // everything is measured
+  if (mine.begin < mine.end) update(part_of(mine));
 }
 
 void ShardedUpdate::commit() {

@@ -28,7 +28,8 @@ namespace lockstep::comm {
 /// measured by fixed blocks, and whoever looks at all blocks sees the same numbers in the same
 /// order, whoever measured them.
 ///
-/// One thread uses it, and its communicator, at a time. Errors: those of a collective.
+/// One thread uses it, and its communicator, at a time. Errors: those of a collective; what a
+/// user's function throws ends the job.
 class ShardedUpdate {
  public:
   /// The same on every instance, except for `num_leaves`.
@@ -47,7 +48,7 @@ class ShardedUpdate {
   struct Part {
     std::int64_t first;                ///< element
     std::span<float> sum;              ///< of all leaves, divided
-    std::span<const double> measured;  ///< of all blocks, in order, `values_per_block` of each
+    std::span<const double> measured;  ///< of all blocks in order; old without a `Measure`
     const std::byte* current;          ///< the whole state
     std::byte* next;                   ///< where the next version is written
   };
@@ -83,7 +84,7 @@ class ShardedUpdate {
     std::size_t begin;
     std::size_t end;
   };
-  void lay_out(std::span<const int> leaf_counts);
+  void lay_out(std::span<const LeafRange> ranges);
   std::byte* state_of(std::uint64_t version) const noexcept;
   float* buffer(int rank, int index) const noexcept;
   BlockRange my_blocks() const;
@@ -94,6 +95,7 @@ class ShardedUpdate {
   void check_step(std::int64_t divisor) const;
   void reduce(std::size_t block, std::int64_t divisor);
   void measure_block(std::size_t block, const Measure& measure);
+  void write_slice(std::int64_t divisor, const Measure& measure, const Update& update);
   void commit();
 
   Communicator& communicator_;

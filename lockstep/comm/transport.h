@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/operation.h"
 #include "lockstep/comm/shared_memory.h"
 
@@ -19,7 +20,7 @@ struct WaitOptions {
   /// Zero waits for ever; a peer that is gone is noticed all the same.
   std::chrono::duration<double> stall_timeout{60};
   /// Gets one line when somebody is late. Called on the thread that waits.
-  std::function<void(const std::string&)> warn;
+  std::function<void(const std::string&)> warn{};
 };
 
 /// Carries the collectives of one group between its instances.
@@ -36,6 +37,8 @@ class Transport {
 
   virtual void execute(const Operation& operation) = 0;
   virtual void heartbeat(std::string_view doing) noexcept = 0;
+  /// Makes this the error that everybody gets, unless there is one.
+  virtual void report_failure(const Error& error) noexcept = 0;
   virtual std::unique_ptr<Transport> group(std::span<const int> instances) = 0;
   virtual SharedMemory allocate(std::size_t bytes, std::string_view name) = 0;
 };

@@ -62,9 +62,10 @@ Work WorkQueue::push(std::function<void()> operation) {
   auto state = std::make_shared<Work::State>();
   {
     const std::lock_guard lock(mutex_);
+    // First: where no thread can be started, nothing may stay queued.
+    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
     waiting_.push_back({std::move(operation), state});
     ++unfinished_;
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
   }
   changed_.notify_all();
   return Work(std::move(state));

@@ -7,8 +7,8 @@ namespace lockstep::comm {
 /// An operation that runs in the background.
 ///
 /// Its buffers are not to be touched before `wait` returns. Destruction waits too, and drops the
-/// error that `wait` would have thrown; the communicator's next operation throws it again.
-class Work {
+/// error that `wait` would have thrown.
+class [[nodiscard]] Work {
  public:
   class State;
 

@@ -11,7 +11,7 @@ World World::init() {
   return World(topology::read_identity(topology::Environment::of_this_process()));
 }
 
-comm::Communicator& World::communicator() const {
+comm::Communicator& World::communicator() const& {
   std::call_once(connection_->once,
                  [this] { connection_->communicator = comm::connect(identity_); });
   return *connection_->communicator;

@@ -57,7 +57,8 @@ class World {
 
   /// All instances of the job. The first call meets the others, and returns when all have come.
   /// Errors: those of `comm::connect`.
-  comm::Communicator& communicator() const;
+  comm::Communicator& communicator() const&;
+  comm::Communicator& communicator() const&& = delete;  // it would not outlive the call
 
   /// Collectives over all instances; `communicator()` has more of them, and groups.
   void all_reduce(comm::Buffer buffer, comm::ReduceOp op = comm::ReduceOp::Sum) const {

@@ -14,12 +14,12 @@ using ::testing::Not;
 
 TEST(RunFailureTest, NamesTheInstanceThatFailedAndItsLastLines) {
   const auto result = lockstep(shell({"--num-instances", "3"},
-                                     "if [ $RANK = 1 ]; then seq 1 20 >&2; exit 42; fi; sleep 60"));
+                                     "if [ $RANK = 1 ]; then seq 1 30 >&2; exit 42; fi; sleep 60"));
   EXPECT_EQ(result.exit_code, 42);
   EXPECT_THAT(result.err, ContainsRegex("lockstep: instance 1 failed: exit code 42, after "
                                         "[0-9.]+ s \\(host [^ ]+, pid [0-9]+\\)\n"
                                         "  its last lines on stderr:\n  \\| 11\n"));
-  EXPECT_THAT(result.err, HasSubstr("  | 20\n"));
+  EXPECT_THAT(result.err, HasSubstr("  | 30\n"));
   EXPECT_THAT(result.err, Not(HasSubstr("  | 10\n")));
   EXPECT_THAT(result.err, HasSubstr("lockstep: ended with instance 1: 0,2 (killed by SIGTERM)\n"));
   EXPECT_LT(result.time.count(), 3);

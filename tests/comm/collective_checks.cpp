@@ -213,6 +213,7 @@ Scene scene_of(const Communicator& communicator, const CollectiveCase& c) {
       scene.expected = block_of(scene.brought[static_cast<std::size_t>(c.root)], rank);
       break;
     case OperationKind::Barrier:
+    case OperationKind::Allocate:
       break;
   }
   return scene;
@@ -250,6 +251,7 @@ auto call(Target&& target, const CollectiveCase& c, int size, Bytes& mine, Bytes
       result.resize(block);
       return target.scatter(in(count_of_all), out(result, c.count), c.root);
     case OperationKind::Barrier:
+    case OperationKind::Allocate:
       break;
   }
   return target.barrier();

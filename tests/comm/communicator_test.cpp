@@ -170,6 +170,45 @@ TEST(CommunicatorTest, RefusesTheOuterCommunicatorInsideAFunctionForSomeInstance
   });
 }
 
+TEST(CommunicatorTest, KeepsTheScopeBehindAnInnerOne) {
+  run_threads(1, [](Communicator& communicator) {
+    communicator.on_instances({0}, [&](Communicator&) {
+      communicator.on_instances({0}, [](Communicator& inner) { inner.barrier(); });
+      EXPECT_THROW(communicator.barrier(), Error);
+      EXPECT_THROW(communicator.allocate(8, "inside"), Error);
+    });
+    communicator.barrier();
+  });
+}
+
+TEST(CommunicatorTest, RefusesToRunOnInstancesThatAreNotThere) {
+  run_threads(2, [](Communicator& communicator) {
+    EXPECT_STREQ(error_of([&] { communicator.on_instances({7}, [](Communicator&) {}); }).what(),
+                 "group: expected some of instances 0,1, ascending, found 7");
+    communicator.barrier();
+  });
+}
+
+TEST(CommunicatorTest, AFailureThatIsReportedIsEverybodysError) {
+  run_threads(3, [](Communicator& communicator) {
+    if (communicator.rank() == 1) {
+      communicator.report_failure(Error(ErrorKind::Diverged, "loss is nan"));
+      communicator.report_failure(Error(ErrorKind::Io, "the second does not count"));
+    }
+    const auto error = error_of([&] { communicator.barrier(); });
+    EXPECT_EQ(error.kind(), ErrorKind::Diverged);
+    EXPECT_STREQ(error.what(), "loss is nan");
+    EXPECT_EQ(error_of([&] { communicator.barrier(); }).kind(), ErrorKind::Diverged);
+  });
+}
+
+TEST(CommunicatorTest, RefusesMoreInstancesThanItHasRoomFor) {
+  const auto error = error_of([] { run_threads(257, [](Communicator&) {}); });
+  EXPECT_EQ(error.kind(), ErrorKind::Unavailable);
+  EXPECT_STREQ(error.what(), "shared memory: expected 1 to 256 instances on a host, found 257");
+  EXPECT_THROW(run_threads(0, [](Communicator&) {}), Error);
+}
+
 TEST(CommunicatorTest, LeavesTheScopeWhenTheFunctionThrows) {
   run_threads(1, [](Communicator& communicator) {
     EXPECT_THROW(
@@ -205,11 +244,16 @@ TEST(CommunicatorTest, RefusesArgumentsThatCannotBeMeant) {
     EXPECT_EQ(message([&] {
                 communicator.all_reduce({two.data(), -1, DataType::F32, "w"});
               }),
-              "all_reduce \"w\": expected a count of at least 0, found -1");
+              "all_reduce \"w\": expected a count from 0 to 70368744177664, found -1");
     EXPECT_EQ(message([&] {
                 communicator.all_reduce({nullptr, 4, DataType::F32});
               }),
               "all_reduce: expected memory of 4 f32, found a null pointer");
+    EXPECT_THAT(
+        message([&] {
+          communicator.all_reduce({reinterpret_cast<std::byte*>(two.data()) + 1, 1, DataType::F32});
+        }),
+        HasSubstr("all_reduce: expected memory that is aligned for f32, found 0x"));
     EXPECT_EQ(message([&] { communicator.broadcast(buffer_of(two), 1); }),
               "broadcast: expected a root from 0 to 0, found 1");
     EXPECT_EQ(message([&] { communicator.broadcast(buffer_of(two), -1); }),
@@ -326,6 +370,8 @@ INSTANTIATE_TEST_SUITE_P(
                        c.all_reduce(buffers);
                      },
                      "called all_reduce(sum, 2 buffers, 10 elements"},
+        Disagreement{"allocation", [](auto& c) { c.allocate(4096, "w"); },
+                     [](auto& c) { c.allocate(40960, "w"); }, "called allocate(40960 bytes)"},
         Disagreement{"leaves", [](auto& c) { reduce(c, 7); },
                      [](auto& c) {
                        std::vector<float> values(7);

@@ -82,6 +82,19 @@ TEST(FaultsTest, ADeathWhileAnotherIsStoppedDoesNotHang) {
   job.process(3).signal(SIGKILL);
 }
 
+TEST(FaultsTest, AJobThatIsStoppedAsAWholeGoesOnWhenItIsContinued) {
+  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "1"});
+  for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));
+  const auto signal_all = [&](int number) {
+    for (int rank = 0; rank < kInstances; ++rank) job.process(rank).signal(number);
+  };
+  signal_all(SIGSTOP);
+  std::this_thread::sleep_for(1500ms);  // longer than the deadline
+  signal_all(SIGCONT);
+  EXPECT_FALSE(job.process(0).wait_for_exit(700ms));
+  signal_all(SIGKILL);
+}
+
 TEST(FaultsTest, AStuckInstanceIsNamedWithWhatItDidLastAndItsStack) {
   WorkerJob job({"late", "60", "silent"}, {.instances = 3, .stall_timeout = "1"});
   const auto finished = job.wait(0);

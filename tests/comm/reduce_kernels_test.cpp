@@ -92,7 +92,7 @@ TEST(KernelsTest, GiveAnElementTheSameBitsWhereverItStands) {
   combine(ReduceOp::Sum, DataType::F32, left.data(), right.data(), whole.data(), 200);
   divide(DataType::F32, whole.data(), 3, 200);
   for (std::size_t begin = 0; begin < 20; ++begin) {
-    for (std::size_t count = 0; count < 40; ++count) {
+    for (std::size_t count = 1; count < 40; ++count) {
       std::vector<float> part(count);
       combine(ReduceOp::Sum, DataType::F32, &left[begin], &right[begin], part.data(), count);
       divide(DataType::F32, part.data(), 3, count);

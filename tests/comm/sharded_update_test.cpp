@@ -139,6 +139,19 @@ TEST(ShardedUpdateTest, AStepThatIsNotFinishedLeavesTheCurrentVersionWhole) {
   EXPECT_THAT(seen, ::testing::ElementsAre(5.0F, 5.0F));
 }
 
+TEST(ShardedUpdateTest, ShapesThatDifferAreAnErrorOnEveryInstance) {
+  run_threads(2, [](Communicator& communicator) {
+    try {
+      const ShardedUpdate update(
+          communicator, {.count = communicator.rank() == 0 ? 100 : 50, .state_bytes = 8}, "w");
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("instance 0 has 100 f32, 8 bytes of state"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("instance 1 has 50 f32, 8 bytes of state"));
+    }
+  });
+}
+
 TEST(ShardedUpdateTest, RefusesShapesAndCallsThatCannotBeMeant) {
   run_threads(1, [](Communicator& communicator) {
     const auto message = [&](const ShardedUpdate::Shape& shape) -> std::string {

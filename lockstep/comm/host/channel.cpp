@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <thread>
+#include <utility>
 
 #include "lockstep/comm/host/channel_directory.h"
 
@@ -15,9 +15,11 @@ using namespace std::chrono_literals;
 
 /// How often a sleeper looks around: a peer that has died is noticed by then.
 constexpr auto kLookAround = 100ms;
+constexpr auto kSignOfAStop = 1s;
 
 std::size_t header_bytes(int size) {
-  return round_up(sizeof(Gate) + static_cast<std::size_t>(size) * sizeof(MemberSlot), kPage);
+  return round_up(sizeof(ChannelHeader) + static_cast<std::size_t>(size) * sizeof(MemberSlot),
+                  kPage);
 }
 
 std::size_t channel_bytes(int size) {
@@ -39,8 +41,8 @@ Channel::Channel(std::shared_ptr<Member> member, std::vector<int> instances, std
                              instances_.begin())),
       offset_(find_channel(*member_, {parent, instances_}, channel_bytes(size()))),
       memory_(member_->memory().map(offset_, channel_bytes(size()))),
-      gate_(reinterpret_cast<Gate*>(memory_.data())),
-      slots_(reinterpret_cast<MemberSlot*>(memory_.data() + sizeof(Gate))),
+      header_(reinterpret_cast<ChannelHeader*>(memory_.data())),
+      slots_(reinterpret_cast<MemberSlot*>(memory_.data() + sizeof(ChannelHeader))),
       rooms_(memory_.data() + header_bytes(size())) {
   name_ = "meeting";
   sync();
@@ -62,6 +64,7 @@ std::byte* Channel::results(std::uint64_t half) const noexcept {
 
 void Channel::begin(const Operation& operation) {
   member_->throw_if_failed();
+  if (operation.caller != 0) member_->note_caller(operation.caller);
   ++operation_;
   signature_ = signature_of(operation);
   name_ = operation.name;
@@ -77,10 +80,11 @@ void Channel::finish() noexcept {
 
 void Channel::sync() {
   const auto arrival = ++arrivals_;
-  slot(rank_).arrivals.store(arrival, std::memory_order_relaxed);
+  const bool is_open = header_->gate.arrive(static_cast<std::uint32_t>(size()));
+  // Only now: who dies before it is through must not be taken for one who has arrived.
+  slot(rank_).arrivals.store(arrival, std::memory_order_release);
   const auto passage = static_cast<std::uint32_t>(arrival - 1);
-  if (!gate_->arrive(static_cast<std::uint32_t>(size())) &&
-      !gate_->wait_briefly(passage, patience(instances_per_core_))) {
+  if (!is_open && !header_->gate.wait_briefly(passage, patience(instances_per_core_))) {
     wait_long(arrival);
   }
   if (!is_compared_) compare_signatures();
@@ -101,12 +105,12 @@ void Channel::compare_signatures() {
   for (int rank = 1; rank < size(); ++rank) {
     const auto& other = slot(rank).signatures[operation_ % 2];
     if (other == first) continue;
-    member_->fail(Error(
-        ErrorKind::Options,
-        fmt::format("collective #{}: instances disagree: {} called {}, {} called {}", operation_,
-                    member_->name_of(instances_.front()), describe(first),
-                    member_->name_of(instances_[static_cast<std::size_t>(rank)]), describe(other)),
-        "all instances of a group must call the same collectives in the same order"));
+    member_->fail(
+        Error(ErrorKind::Options,
+              fmt::format("collective #{}: instances disagree: {} called {}, {} called {}",
+                          operation_, member_->name_of(instances_.front()), describe(first),
+                          member_->name_of(instance_of(rank)), describe(other)),
+              "all instances of a group must call the same collectives in the same order"));
   }
 }
 
@@ -115,9 +119,13 @@ bool Channel::has_arrived(int rank, std::uint64_t arrival) const noexcept {
 }
 
 void Channel::wait_long(std::uint64_t arrival) {
-  const auto begin = Clock::now();
-  member_->note_wait("waits in " + title());
-  while (!gate_->sleep(static_cast<std::uint32_t>(arrival - 1), kLookAround)) {
+  auto begin = Clock::now();
+  auto last_look = begin;
+  member_->note_wait(title());
+  while (!header_->gate.sleep(static_cast<std::uint32_t>(arrival - 1), kLookAround)) {
+    // Who was stopped itself, with the whole job perhaps, has not waited meanwhile.
+    const auto now = Clock::now();
+    if (now - std::exchange(last_look, now) > kSignOfAStop) begin = now;
     member_->throw_if_failed();
     check_peers(arrival, begin);
   }
@@ -133,49 +141,68 @@ std::string Channel::title() const {
   return text;
 }
 
-void Channel::check_peers(std::uint64_t arrival, Clock::time_point begin) {
-  const auto& options = member_->options();
-  std::vector<int> late;
-  Clock::duration lateness = Clock::duration::max();
-  for (int rank = 0; rank < size(); ++rank) {
-    if (has_arrived(rank, arrival)) continue;
-    const int instance = instances_[static_cast<std::size_t>(rank)];
-    // It may have arrived, and then ended, since we looked.
-    if (member_->is_gone(instance) && !has_arrived(rank, arrival)) fail_as_gone(rank);
-    late.push_back(rank);
-    // A heartbeat begins the wait anew.
-    lateness =
-        std::min(lateness, Clock::now() - std::max(begin, member_->last_heartbeat(instance)));
-  }
-  if (late.empty()) return;
-  const bool has_deadline = options.stall_timeout.count() > 0;
-  if (has_deadline && lateness >= options.stall_timeout) fail_as_late(late, begin);
-  if (lateness >= options.warn_after) warn_once(late, arrival, begin);
+int Channel::instance_of(int rank) const noexcept {
+  return instances_[static_cast<std::size_t>(rank)];
 }
 
-void Channel::fail_as_gone(int rank) {
-  const int instance = instances_[static_cast<std::size_t>(rank)];
-  const auto finished = slot(rank).operations.load(std::memory_order_relaxed);
-  member_->fail(Error(
-      ErrorKind::PeerLost,
-      fmt::format("{}: {} is gone; it finished #{}", title(), member_->name_of(instance), finished),
-      "its own output says why; this instance is only a victim"));
+void Channel::check_peers(std::uint64_t arrival, Clock::time_point begin) {
+  const auto& options = member_->options();
+  const bool has_deadline = options.stall_timeout.count() > 0;
+  std::vector<int> gone;
+  std::vector<int> late;
+  std::vector<int> overdue;
+  auto newest_heartbeat = Clock::time_point();
+  for (int rank = 0; rank < size(); ++rank) {
+    if (has_arrived(rank, arrival)) continue;
+    const int instance = instance_of(rank);
+    // It may have arrived, and then ended, since we looked.
+    if (member_->is_gone(instance) && !has_arrived(rank, arrival)) gone.push_back(rank);
+    const auto heartbeat = member_->last_heartbeat(instance);
+    newest_heartbeat = std::max(newest_heartbeat, heartbeat);
+    const auto waited = Clock::now() - std::max(begin, heartbeat);
+    if (waited >= options.warn_after) late.push_back(rank);
+    if (has_deadline && waited >= options.stall_timeout) overdue.push_back(rank);
+  }
+  if (!gone.empty()) fail_as_gone(gone);
+  if (!overdue.empty()) fail_as_late(overdue, begin);
+  if (!late.empty()) warn_once(late, arrival, begin);
+  member_->pass_on_heartbeat(newest_heartbeat);
+}
+
+std::string Channel::last_finished(int rank) const {
+  return fmt::format("it finished #{}", slot(rank).operations.load(std::memory_order_relaxed));
+}
+
+void Channel::fail_as_gone(const std::vector<int>& gone) {
+  std::vector<std::string> texts;
+  for (const int rank : gone) {
+    texts.push_back(
+        fmt::format("{} is gone; {}", member_->name_of(instance_of(rank)), last_finished(rank)));
+  }
+  member_->fail(Error(ErrorKind::PeerLost, fmt::format("{}: {}", title(), fmt::join(texts, "; ")),
+                      "its own output says why; this instance is only a victim"));
 }
 
 std::string Channel::describe_late(const std::vector<int>& late, Clock::time_point begin) const {
+  constexpr std::size_t kMostNames = 8;
   std::vector<std::string> texts;
   for (const int rank : late) {
-    const int instance = instances_[static_cast<std::size_t>(rank)];
-    texts.push_back(fmt::format("{} has not arrived after {:.0f} s; it finished #{}{}",
-                                member_->name_of(instance), seconds_since(begin),
-                                slot(rank).operations.load(std::memory_order_relaxed),
-                                member_->condition_of(instance)));
+    if (texts.size() == kMostNames) {
+      texts.push_back(fmt::format("and {} more", late.size() - kMostNames));
+      break;
+    }
+    texts.push_back(fmt::format("{} has not arrived after {:.0f} s; {}{}",
+                                member_->name_of(instance_of(rank)), seconds_since(begin),
+                                last_finished(rank), member_->condition_of(instance_of(rank))));
   }
   return fmt::format("{}: {}", title(), fmt::join(texts, "; "));
 }
 
-void Channel::fail_as_late(const std::vector<int>& late, Clock::time_point begin) {
-  const int instance = instances_[static_cast<std::size_t>(late.front())];
+void Channel::fail_as_late(std::vector<int> late, Clock::time_point begin) {
+  // Who waits for others, in another group, is rather not the cause.
+  std::stable_partition(late.begin(), late.end(),
+                        [&](int rank) { return !member_->is_waiting(instance_of(rank)); });
+  const int instance = instance_of(late.front());
   member_->fail(Error(ErrorKind::Timeout, describe_late(late, begin),
                       "raise --stall-timeout, or let an instance that works long call "
                       "Communicator::heartbeat"),
@@ -190,10 +217,8 @@ void Channel::fail_as_late(const std::vector<int>& late, Clock::time_point begin
 /// One line for the whole group, from whoever notices first.
 void Channel::warn_once(const std::vector<int>& late, std::uint64_t arrival,
                         Clock::time_point begin) {
-  auto& last = member_->memory().header().last_warning;
-  const auto key = offset_ ^ (arrival << 32);
-  auto previous = last.load();
-  if (previous == key || !last.compare_exchange_strong(previous, key)) return;
+  auto last = header_->last_warned.load();
+  if (last == arrival || !header_->last_warned.compare_exchange_strong(last, arrival)) return;
   if (member_->options().warn) member_->options().warn(describe_late(late, begin));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <array>
 #include <atomic>
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +23,11 @@ struct alignas(64) MemberSlot {
   std::atomic<std::uint64_t> operations;  ///< that are finished
   std::array<Signature, 2> signatures;
   std::array<std::int32_t, 2> num_leaves;
+};
+
+struct ChannelHeader {
+  Gate gate;
+  alignas(64) std::atomic<std::uint64_t> last_warned;  ///< arrival that somebody was told of
 };
 
 /// The shared memory of one group: a gate that its members pass together, what each of them is
@@ -70,17 +75,19 @@ class Channel {
   bool has_arrived(int rank, std::uint64_t arrival) const noexcept;
   std::string title() const;
   void check_peers(std::uint64_t arrival, Clock::time_point begin);
-  [[noreturn]] void fail_as_gone(int rank);
-  [[noreturn]] void fail_as_late(const std::vector<int>& late, Clock::time_point begin);
+  int instance_of(int rank) const noexcept;
+  [[noreturn]] void fail_as_gone(const std::vector<int>& gone);
+  [[noreturn]] void fail_as_late(std::vector<int> late, Clock::time_point begin);
   void warn_once(const std::vector<int>& late, std::uint64_t arrival, Clock::time_point begin);
   std::string describe_late(const std::vector<int>& late, Clock::time_point begin) const;
+  std::string last_finished(int rank) const;
 
   std::shared_ptr<Member> member_;
   std::vector<int> instances_;
   int rank_;
   std::uint64_t offset_;
   SharedMemory memory_;
-  Gate* gate_;
+  ChannelHeader* header_;
   MemberSlot* slots_;
   std::byte* rooms_;
   int instances_per_core_ = 1;

@@ -1,5 +1,7 @@
 #include "lockstep/comm/host/host_transport.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -8,16 +10,30 @@
 namespace lockstep::comm::host {
 namespace {
 
-std::size_t chunks_of(std::size_t length, std::size_t chunk) {
-  // Even nothing is exchanged once: instances must meet, and find out whether they agree.
-  return std::max<std::size_t>(1, (length + chunk - 1) / chunk);
-}
+/// Something of `bytes` that is cut into chunks of `chunk`, but for the last.
+struct Cut {
+  std::size_t bytes;
+  std::size_t chunk;
+
+  std::size_t begin(std::size_t index) const { return index * chunk; }
+  std::size_t length(std::size_t index) const { return std::min(chunk, bytes - begin(index)); }
+  /// Even nothing is exchanged once: instances must meet, and find out whether they agree.
+  std::size_t count() const { return std::max<std::size_t>(1, (bytes + chunk - 1) / chunk); }
+};
 
 /// How much everybody combines by itself rather than in slices: there, reading what all the others
 /// bring costs less than passing the gate once more.
 std::size_t at_once_limit(int size) {
   constexpr std::size_t kBytesInAll = std::size_t{64} << 10;
   return kBytesInAll / static_cast<std::size_t>(size);
+}
+
+std::int64_t reserve(JobMemory& memory, std::size_t bytes, std::string_view name) {
+  try {
+    return static_cast<std::int64_t>(memory.reserve(bytes));
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", name, error.what()), error.hint());
+  }
 }
 
 /// In-place calls hand over the same memory twice.
@@ -49,27 +65,50 @@ std::unique_ptr<Transport> HostTransport::group(std::span<const int> instances) 
                                          channel_.id());
 }
 
+void HostTransport::report_failure(const Error& error) noexcept {
+  channel_.member().record(error);
+}
+
 SharedMemory HostTransport::allocate(std::size_t bytes, std::string_view name) {
   auto& memory = channel_.member().memory();
   std::int64_t offset = 0;
-  if (rank() == 0) {
-    try {
-      offset = static_cast<std::int64_t>(memory.reserve(bytes));
-    } catch (const Error& error) {
-      channel_.member().fail(
-          Error(error.kind(), std::string(name) + ": " + error.what(), error.hint()));
-    }
-  }
-  Operation tell_offset{.kind = OperationKind::Broadcast, .root = 0, .name = std::string(name)};
-  tell_offset.outputs.push_back({&offset, 1, DataType::I64});
-  execute(tell_offset);
-  return memory.map(static_cast<std::uint64_t>(offset), bytes);
+  Operation operation{.kind = OperationKind::Allocate, .root = 0, .name = std::string(name)};
+  operation.outputs.push_back({&offset, 1, DataType::I64});
+  operation.bytes = bytes;
+  SharedMemory mapped;
+  or_fail([&] {
+    channel_.begin(operation);
+    channel_.sync();  // everybody asks for as much
+    if (rank() == 0) offset = reserve(memory, bytes, name);
+    broadcast(operation);
+    mapped = memory.map(static_cast<std::uint64_t>(offset), bytes);
+    channel_.finish();
+  });
+  return mapped;
 }
 
 void HostTransport::execute(const Operation& operation) {
-  channel_.begin(operation);
-  run(operation);
-  channel_.finish();
+  or_fail([&] {
+    channel_.begin(operation);
+    run(operation);
+    channel_.finish();
+  });
+}
+
+/// Who leaves an operation in the middle leaves the others in it: they must hear of it, or the next
+/// one would be taken for the rest of this one.
+template <typename Function>
+void HostTransport::or_fail(Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    channel_.member().fail(error);
+  } catch (const std::exception& error) {
+    channel_.member().fail(
+        Error(ErrorKind::Unavailable,
+              fmt::format("{} failed in a collective: {}",
+                          channel_.member().name_of(channel_.member().instance()), error.what())));
+  }
 }
 
 void HostTransport::run(const Operation& operation) {
@@ -89,6 +128,8 @@ void HostTransport::run(const Operation& operation) {
       return scatter(operation);
     case OperationKind::Barrier:
       return channel_.sync();
+    case OperationKind::Allocate:
+      break;
   }
 }
 
@@ -169,7 +210,7 @@ void HostTransport::combine_in_slices(const PackedBuffers& buffers, std::size_t 
     });
   };
 
-  const auto chunks = chunks_of(buffers.bytes(), chunk_bytes);
+  const auto chunks = Cut{buffers.bytes(), chunk_bytes}.count();
   exchange(
       chunks,
       [&](std::size_t chunk, std::uint64_t half) { put(whole_at(chunk), mine_at(chunk), half); },
@@ -244,88 +285,86 @@ void HostTransport::reduce_scatter(const Operation& operation) {
   const auto& result = operation.outputs.front();
   const auto bytes = bytes_of(result);
   const auto part = part_of_chunk(size());
-  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
+  const Cut cut{bytes, part};
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     for (int to = 0; to < size(); ++to) {
       const auto index = static_cast<std::size_t>(to);
       if (to == rank()) continue;
       copy_bytes(channel_.room(rank(), half) + index * part,
-                 bytes_at(blocks, index * bytes + chunk * part), length(chunk));
+                 bytes_at(blocks, index * bytes + cut.begin(chunk)), cut.length(chunk));
     }
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     const auto mine = static_cast<std::size_t>(rank());
     for (int from = 0; from < size(); ++from) {
-      nodes_[static_cast<std::size_t>(from)] = {from == rank()
-                                                    ? bytes_at(blocks, mine * bytes + chunk * part)
-                                                    : channel_.room(from, half) + mine * part,
-                                                result.type};
+      nodes_[static_cast<std::size_t>(from)] = {
+          from == rank() ? bytes_at(blocks, mine * bytes + cut.begin(chunk))
+                         : channel_.room(from, half) + mine * part,
+          result.type};
     }
     reducer(operation.op)
-        .reduce(nodes_, length(chunk) / size_of(result.type), result.type,
-                bytes_at(result, chunk * part), result.type);
+        .reduce(nodes_, cut.length(chunk) / size_of(result.type), result.type,
+                bytes_at(result, cut.begin(chunk)), result.type);
   };
-  exchange(chunks_of(bytes, part), put, take);
+  exchange(cut.count(), put, take);
 }
 
 void HostTransport::all_gather(const Operation& operation) {
   const auto& block = operation.inputs.front();
   const auto& blocks = operation.outputs.front();
   const auto bytes = bytes_of(block);
-  const auto part = channel_.chunk_bytes();
-  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
+  const Cut cut{bytes, channel_.chunk_bytes()};
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (size() == 1) return;
-    copy_bytes(channel_.room(rank(), half), bytes_at(block, chunk * part), length(chunk));
+    copy_bytes(channel_.room(rank(), half), bytes_at(block, cut.begin(chunk)), cut.length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     for (int from = 0; from < size(); ++from) {
-      const auto place = static_cast<std::size_t>(from) * bytes + chunk * part;
+      const auto place = static_cast<std::size_t>(from) * bytes + cut.begin(chunk);
       copy_bytes(bytes_at(blocks, place),
-                 from == rank() ? bytes_at(block, chunk * part) : channel_.room(from, half),
-                 length(chunk));
+                 from == rank() ? bytes_at(block, cut.begin(chunk)) : channel_.room(from, half),
+                 cut.length(chunk));
     }
   };
-  exchange(chunks_of(bytes, part), put, take);
+  exchange(cut.count(), put, take);
 }
 
 void HostTransport::broadcast(const Operation& operation) {
   const auto& buffer = operation.outputs.front();
   const bool is_root = rank() == operation.root;
   const auto bytes = bytes_of(buffer);
-  const auto part = channel_.chunk_bytes();
-  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
+  const Cut cut{bytes, channel_.chunk_bytes()};
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (!is_root || size() == 1) return;
-    copy_bytes(channel_.room(rank(), half), bytes_at(buffer, chunk * part), length(chunk));
+    copy_bytes(channel_.room(rank(), half), bytes_at(buffer, cut.begin(chunk)), cut.length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     if (is_root) return;
-    copy_bytes(bytes_at(buffer, chunk * part), channel_.room(operation.root, half), length(chunk));
+    copy_bytes(bytes_at(buffer, cut.begin(chunk)), channel_.room(operation.root, half),
+               cut.length(chunk));
   };
-  exchange(chunks_of(bytes, part), put, take);
+  exchange(cut.count(), put, take);
 }
 
 void HostTransport::gather(const Operation& operation) {
   const auto& block = operation.inputs.front();
   const bool is_root = rank() == operation.root;
   const auto bytes = bytes_of(block);
-  const auto part = channel_.chunk_bytes();
-  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
+  const Cut cut{bytes, channel_.chunk_bytes()};
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (is_root) return;
-    copy_bytes(channel_.room(rank(), half), bytes_at(block, chunk * part), length(chunk));
+    copy_bytes(channel_.room(rank(), half), bytes_at(block, cut.begin(chunk)), cut.length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     if (!is_root) return;
     for (int from = 0; from < size(); ++from) {
-      const auto place = static_cast<std::size_t>(from) * bytes + chunk * part;
+      const auto place = static_cast<std::size_t>(from) * bytes + cut.begin(chunk);
       copy_bytes(bytes_at(operation.outputs.front(), place),
-                 from == rank() ? bytes_at(block, chunk * part) : channel_.room(from, half),
-                 length(chunk));
+                 from == rank() ? bytes_at(block, cut.begin(chunk)) : channel_.room(from, half),
+                 cut.length(chunk));
     }
   };
-  exchange(chunks_of(bytes, part), put, take);
+  exchange(cut.count(), put, take);
 }
 
 void HostTransport::scatter(const Operation& operation) {
@@ -333,24 +372,24 @@ void HostTransport::scatter(const Operation& operation) {
   const bool is_root = rank() == operation.root;
   const auto bytes = bytes_of(block);
   const auto part = part_of_chunk(size());
-  const auto length = [&](std::size_t chunk) { return std::min(part, bytes - chunk * part); };
+  const Cut cut{bytes, part};
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
     if (!is_root) return;
     for (int to = 0; to < size(); ++to) {
       const auto index = static_cast<std::size_t>(to);
-      const auto* from = bytes_at(operation.inputs.front(), index * bytes + chunk * part);
-      auto* place =
-          to == rank() ? bytes_at(block, chunk * part) : channel_.room(rank(), half) + index * part;
-      copy_bytes(place, from, length(chunk));
+      const auto* from = bytes_at(operation.inputs.front(), index * bytes + cut.begin(chunk));
+      auto* place = to == rank() ? bytes_at(block, cut.begin(chunk))
+                                 : channel_.room(rank(), half) + index * part;
+      copy_bytes(place, from, cut.length(chunk));
     }
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     if (is_root) return;
-    copy_bytes(bytes_at(block, chunk * part),
+    copy_bytes(bytes_at(block, cut.begin(chunk)),
                channel_.room(operation.root, half) + static_cast<std::size_t>(rank()) * part,
-               length(chunk));
+               cut.length(chunk));
   };
-  exchange(chunks_of(bytes, part), put, take);
+  exchange(cut.count(), put, take);
 }
 
 }  // namespace lockstep::comm::host

@@ -28,6 +28,7 @@ class HostTransport final : public Transport {
   std::span<const int> instances() const noexcept override { return channel_.instances(); }
   void execute(const Operation& operation) override;
   void heartbeat(std::string_view doing) noexcept override;
+  void report_failure(const Error& error) noexcept override;
   std::unique_ptr<Transport> group(std::span<const int> instances) override;
   SharedMemory allocate(std::size_t bytes, std::string_view name) override;
 
@@ -42,6 +43,9 @@ class HostTransport final : public Transport {
   void broadcast(const Operation& operation);
   void gather(const Operation& operation);
   void scatter(const Operation& operation);
+
+  template <typename Function>
+  void or_fail(Function function);
 
   /// Calls `put(chunk, half)` and, a passage later, `take(chunk, half)` for each chunk.
   template <typename Put, typename Take>

@@ -22,9 +22,9 @@ enum class Presence : std::uint32_t { Absent, Present, Left };
 
 struct alignas(64) InstanceSlot {
   std::atomic<Presence> presence;
-  std::int32_t process;                    ///< written before it is present, as are the cores
-  std::bitset<kMaxCores> cores;            ///< that it may run on
-  std::atomic<std::int32_t> thread;        ///< that waits in a collective, or did so last
+  std::int32_t process;                    ///< written before it is present
+  std::bitset<kMaxCores> cores;            ///< that it may run on; written before it first waits
+  std::atomic<std::int32_t> thread;        ///< that asked for its last collective
   std::atomic<std::int64_t> heartbeat_ns;  ///< on the steady clock; 0: never
   SharedText doing;
 };
@@ -51,7 +51,6 @@ struct JobHeader {
   std::int32_t num_instances;
   std::array<char, 256> host;
   std::atomic<std::uint64_t> end;  ///< of what is in use of the memory
-  std::atomic<std::uint64_t> last_warning;
   Verdict verdict;
   std::atomic<std::uint32_t> num_groups;
   std::array<GroupEntry, kMaxGroups> groups;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "lockstep/base/error.h"
@@ -39,10 +40,15 @@ std::optional<std::uint64_t> number_in(const std::string& path, std::string_view
 std::uint64_t available_memory() {
   auto available = std::numeric_limits<std::uint64_t>::max();
   if (const auto kib = number_in("/proc/meminfo", "MemAvailable:")) available = *kib * 1024;
-  const auto limit = number_in("/sys/fs/cgroup/memory.max", "");
-  const auto used = number_in("/sys/fs/cgroup/memory.current", "");
-  if (limit && used) available = std::min(available, *limit - std::min(*limit, *used));
-  return available;
+  const std::string group = "/sys/fs/cgroup/";
+  const auto limit = number_in(group + "memory.max", "");
+  auto used = number_in(group + "memory.current", "");
+  if (!limit || !used) return available;
+  // Cached files give way.
+  for (const auto* cache : {"\ninactive_file ", "\nactive_file "}) {
+    *used -= std::min(*used, number_in(group + "memory.stat", cache).value_or(0));
+  }
+  return std::min(available, *limit - std::min(*limit, *used));
 }
 
 void provide_pages(int file, std::uint64_t offset, std::size_t bytes) {
@@ -54,16 +60,32 @@ void provide_pages(int file, std::uint64_t offset, std::size_t bytes) {
         fmt::format("shared memory: {} bytes are asked for, {} are available", bytes, available),
         "use fewer or smaller buffers, or a machine with more memory");
   }
-  int result = 0;
-  do {
-    result = ::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) throw io_error(fmt::format("shared memory: {} more bytes", bytes));
+  // In pieces: a signal makes the kernel undo the one that it is at.
+  constexpr std::size_t kPiece = std::size_t{16} << 20;
+  for (std::size_t done = 0; done < bytes;) {
+    const auto length = std::min(kPiece, bytes - done);
+    if (::fallocate(file, 0, static_cast<off_t>(offset + done), static_cast<off_t>(length)) == 0) {
+      done += length;
+    } else if (errno != EINTR) {
+      throw io_error(fmt::format("shared memory: {} more bytes", bytes));
+    }
+  }
 }
 
 }  // namespace
 
+std::vector<int> all_instances(int count) {
+  std::vector<int> instances(static_cast<std::size_t>(count));
+  std::iota(instances.begin(), instances.end(), 0);
+  return instances;
+}
+
 std::shared_ptr<JobMemory> JobMemory::create(int num_instances) {
+  if (num_instances < 1 || num_instances > kMaxInstances) {
+    throw Error(ErrorKind::Unavailable,
+                fmt::format("shared memory: expected 1 to {} instances on a host, found {}",
+                            kMaxInstances, num_instances));
+  }
   UniqueFd file(::memfd_create("lockstep", MFD_CLOEXEC));
   if (!file) throw io_error("shared memory: memfd_create");
   provide_pages(file.get(), 0, kHeaderBytes);
@@ -79,6 +101,12 @@ JobMemory::JobMemory(UniqueFd file)
     : file_(std::move(file)),
       header_memory_(file_.get(), 0, kHeaderBytes),
       header_(reinterpret_cast<JobHeader*>(header_memory_.data())) {}
+
+void JobMemory::introduce(int instance, int process) noexcept {
+  auto& slot = header_->instances[static_cast<std::size_t>(instance)];
+  slot.process = process;
+  slot.presence.store(Presence::Present, std::memory_order_release);
+}
 
 std::uint64_t JobMemory::reserve(std::size_t bytes) {
   bytes = round_up(bytes, kPage);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "lockstep/base/file.h"
 #include "lockstep/comm/host/job_header.h"
@@ -14,6 +15,9 @@ namespace lockstep::comm::host {
 
 inline constexpr std::size_t kPage = 4096;
 
+/// 0, 1, …
+std::vector<int> all_instances(int count);
+
 constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -22,11 +26,15 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept
 /// the last process that has it open, however that ends. Any thread may call a member.
 class JobMemory {
  public:
+  /// Errors: `Unavailable` for more instances than there is room for.
   static std::shared_ptr<JobMemory> create(int num_instances);
   explicit JobMemory(UniqueFd file);
 
   int file() const noexcept { return file_.get(); }
   JobHeader& header() const noexcept { return *header_; }
+
+  /// Says which process an instance is, so that the others can see whether it lives.
+  void introduce(int instance, int process) noexcept;
 
   /// Makes room, zeroed, and returns its offset.
   /// Errors: `Unavailable` where the machine has not so much; the kernel would end a process later.

@@ -17,6 +17,9 @@
 namespace lockstep::comm::host {
 namespace {
 
+/// How a text begins that tells of a collective; anything else is a user's.
+const std::string kWaits = "waits in ";
+
 std::bitset<kMaxCores> usable_cores() {
   std::bitset<kMaxCores> cores;
   cpu_set_t set;
@@ -29,10 +32,17 @@ std::bitset<kMaxCores> usable_cores() {
 }
 
 template <std::size_t size>
-void store_text(std::array<char, size>& target, const std::string& text) {
+void store_text(std::array<char, size>& target, std::string_view text) noexcept {
   const auto length = std::min(text.size(), size - 1);
   std::copy_n(text.data(), length, target.data());
   target[length] = '\0';
+}
+
+void write_verdict(Verdict& verdict, const Error& error) noexcept {
+  verdict.kind = static_cast<std::int32_t>(error.kind());
+  store_text(verdict.message, error.what());
+  store_text(verdict.hint, error.hint());
+  verdict.state.store(Verdict::kWritten, std::memory_order_release);
 }
 
 /// The letter in /proc/PID/stat; it stands behind the name, which may hold anything.
@@ -51,16 +61,20 @@ char state_of(int process) {
 Member::Member(std::shared_ptr<JobMemory> memory, int instance, WaitOptions options)
     : memory_(std::move(memory)), instance_(instance), options_(std::move(options)) {
   auto& mine = slot(instance_);
-  mine.process = ::getpid();
   mine.cores = usable_cores();
   mine.thread.store(::gettid());
-  mine.presence.store(Presence::Present, std::memory_order_release);
+  memory_->introduce(instance_, ::getpid());
   // Where Yama forbids to look at others' processes: whoever the same launcher started may, to
   // tell where this one is stuck.
-  ::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);
+  constexpr int kInit = 1;
+  if (num_instances() > 1 && ::getppid() != kInit) {
+    ::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);
+  }
 }
 
 Member::~Member() {
+  // A child that was forked has a copy of this, but is not the instance.
+  if (slot(instance_).process != ::getpid()) return;
   slot(instance_).presence.store(Presence::Left, std::memory_order_release);
 }
 
@@ -74,10 +88,12 @@ void Member::heartbeat(std::string_view doing) noexcept {
   mine.heartbeat_ns.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
 }
 
-void Member::note_wait(std::string_view operation) noexcept {
-  auto& mine = slot(instance_);
-  mine.thread.store(::gettid(), std::memory_order_relaxed);
-  mine.doing.store(operation);
+void Member::note_caller(int thread) noexcept {
+  slot(instance_).thread.store(thread, std::memory_order_relaxed);
+}
+
+void Member::note_wait(const std::string& operation) noexcept {
+  slot(instance_).doing.store(kWaits + operation);
 }
 
 void Member::note_return() noexcept {
@@ -94,7 +110,9 @@ bool Member::is_gone(int instance) {
   auto& process = processes_[instance];
   if (!process) {
     process.reset(static_cast<int>(::syscall(SYS_pidfd_open, other.process, 0)));
-    if (!process) return errno == ESRCH;
+    // Where there are none of these, or none left: a process that is not there is gone all the
+    // same.
+    if (!process) return ::kill(other.process, 0) != 0 && errno == ESRCH;
   }
   pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
   return ::poll(&ended, 1, 0) > 0;
@@ -103,6 +121,16 @@ bool Member::is_gone(int instance) {
 Clock::time_point Member::last_heartbeat(int instance) const noexcept {
   return Clock::time_point(
       Clock::duration(slot(instance).heartbeat_ns.load(std::memory_order_relaxed)));
+}
+
+void Member::pass_on_heartbeat(Clock::time_point heartbeat) noexcept {
+  auto& mine = slot(instance_).heartbeat_ns;
+  const auto time = heartbeat.time_since_epoch().count();
+  if (time > mine.load(std::memory_order_relaxed)) mine.store(time, std::memory_order_relaxed);
+}
+
+bool Member::is_waiting(int instance) const {
+  return slot(instance).doing.load().starts_with(kWaits);
 }
 
 std::string Member::name_of(int instance) const {
@@ -121,7 +149,7 @@ std::string Member::condition_of(int instance) const {
   if (state == 'T' || state == 't') return "; it is stopped";
   const auto doing = other.doing.load();
   if (doing.empty()) return {};
-  if (doing.starts_with("waits ")) return "; it " + doing;
+  if (doing.starts_with(kWaits)) return "; it " + doing;
   const auto ago = std::chrono::duration<double>(Clock::now() - last_heartbeat(instance));
   return fmt::format("; it said \"{}\" {:.0f} s ago", doing, ago.count());
 }
@@ -146,15 +174,26 @@ void Member::throw_if_failed() {
                       "look at the output of the other instances"));
 }
 
+bool Member::record(const Error& error) noexcept {
+  auto& verdict = memory_->header().verdict;
+  auto expected = Verdict::kNone;
+  if (!verdict.state.compare_exchange_strong(expected, instance_ + 1)) return false;
+  write_verdict(verdict, error);
+  return true;
+}
+
 void Member::fail(const Error& error, const std::function<std::string()>& details) {
   auto& verdict = memory_->header().verdict;
   auto expected = Verdict::kNone;
   if (!verdict.state.compare_exchange_strong(expected, instance_ + 1)) throw_verdict(error);
-  const Error full(error.kind(), error.what() + (details ? details() : ""), error.hint());
-  verdict.kind = static_cast<std::int32_t>(full.kind());
-  store_text(verdict.message, full.what());
-  store_text(verdict.hint, full.hint());
-  verdict.state.store(Verdict::kWritten, std::memory_order_release);
+  std::string more;
+  try {
+    if (details) more = details();
+  } catch (const std::exception&) {
+    // The error itself matters more than what could be added to it.
+  }
+  const Error full(error.kind(), error.what() + more, error.hint());
+  write_verdict(verdict, full);
   throw full;
 }
 
@@ -166,7 +205,11 @@ void Member::throw_verdict(const Error& otherwise) {
   const auto begin = Clock::now();
   for (auto state = verdict.state.load(std::memory_order_acquire); state != Verdict::kWritten;
        state = verdict.state.load(std::memory_order_acquire)) {
-    if (is_gone(state - 1) || Clock::now() - begin > kTimeToWrite) throw otherwise;
+    const bool is_lost = is_gone(state - 1) || Clock::now() - begin > kTimeToWrite;
+    // It may have written it, and then ended, since we looked.
+    if (is_lost && verdict.state.load(std::memory_order_acquire) != Verdict::kWritten) {
+      throw otherwise;
+    }
     std::this_thread::sleep_for(1ms);
   }
   throw Error(static_cast<ErrorKind>(verdict.kind), verdict.message.data(), verdict.hint.data());

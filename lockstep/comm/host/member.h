@@ -33,23 +33,31 @@ class Member {
   const WaitOptions& options() const noexcept { return options_; }
 
   void heartbeat(std::string_view doing) noexcept;
-  /// Notes which thread waits, and in what, for the messages of others.
-  void note_wait(std::string_view operation) noexcept;
+  /// Notes which thread asks for collectives, and what it waits in, for the messages of others.
+  void note_caller(int thread) noexcept;
+  void note_wait(const std::string& operation) noexcept;
   void note_return() noexcept;
 
   /// Whether an instance has ended or left, or will never come.
   bool is_gone(int instance);
   Clock::time_point last_heartbeat(int instance) const noexcept;
+  /// Makes another's heartbeat this one's: who waits for somebody that is busy is not late either.
+  void pass_on_heartbeat(Clock::time_point heartbeat) noexcept;
+  /// Whether an instance waits for others in a collective.
+  bool is_waiting(int instance) const;
   /// "instance 2 (host b, pid 4711)"
   std::string name_of(int instance) const;
   /// "; it said "evaluating" 12 s ago", "; it is stopped", or nothing.
   std::string condition_of(int instance) const;
-  /// Where the thread of another instance stands that waits or did so last; empty if unknown.
+  /// Where the thread of another instance stands that asked for its last collective; empty if
+  /// unknown.
   std::string stack_of(int instance) const;
 
   /// How many of these instances share a core, if they are spread evenly; at least 1.
   int instances_per_core(std::span<const int> instances) const;
 
+  /// Makes this error the job's verdict; returns whether it is, because there was none.
+  bool record(const Error& error) noexcept;
   /// Throws the job's verdict, if there is one.
   void throw_if_failed();
   /// Makes this error the job's verdict and throws it; throws the one that is there, if any.

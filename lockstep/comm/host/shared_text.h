@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -17,17 +17,16 @@ class SharedText {
   static constexpr std::size_t kCapacity = 64;
 
   void store(std::string_view text) noexcept {
-    std::array<std::uint64_t, kWords> words{};
-    std::memcpy(words.data(), text.data(), std::min(text.size(), kCapacity));
+    std::array<char, kCapacity> padded{};
+    text.copy(padded.data(), kCapacity);
+    const auto words = std::bit_cast<std::array<std::uint64_t, kWords>>(padded);
     for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_relaxed);
   }
 
   std::string load() const {
-    std::array<char, kCapacity> text;
-    for (std::size_t i = 0; i < kWords; ++i) {
-      const auto word = words_[i].load(std::memory_order_relaxed);
-      std::memcpy(text.data() + i * sizeof(word), &word, sizeof(word));
-    }
+    std::array<std::uint64_t, kWords> words;
+    for (std::size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_relaxed);
+    const auto text = std::bit_cast<std::array<char, kCapacity>>(words);
     return {text.begin(), std::find(text.begin(), text.end(), '\0')};
   }
 

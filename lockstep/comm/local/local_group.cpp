@@ -1,6 +1,5 @@
 #include "lockstep/comm/local/local_group.h"
 
-#include <numeric>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -12,10 +11,8 @@ LocalGroup::LocalGroup(int size, WaitOptions options)
     : size_(size), options_(std::move(options)), memory_(host::JobMemory::create(size)) {}
 
 std::unique_ptr<Transport> LocalGroup::join(int rank) {
-  std::vector<int> everybody(static_cast<std::size_t>(size_));
-  std::iota(everybody.begin(), everybody.end(), 0);
   return std::make_unique<host::HostTransport>(
-      std::make_shared<host::Member>(memory_, rank, options_), everybody);
+      std::make_shared<host::Member>(memory_, rank, options_), host::all_instances(size_));
 }
 
 void run_threads(int size, const std::function<void(Communicator&)>& function,

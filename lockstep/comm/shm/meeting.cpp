@@ -13,10 +13,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
+#include "lockstep/base/version.h"
+#include "lockstep/comm/host/member.h"
 
 namespace lockstep::comm::shm {
 namespace {
@@ -25,9 +29,9 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 struct Hello {
-  static constexpr std::uint32_t kMagic = 0x4c4b5354;
-  std::uint32_t magic;
-  std::uint32_t layout;
+  static constexpr std::uint64_t kMagic = 0x4c4b535450000001;
+  std::uint64_t magic;
+  std::uint64_t build;
   std::int32_t instance;
   std::int32_t num_instances;
 };
@@ -37,13 +41,9 @@ struct Answer {
   std::array<char, 512> refusal;
 };
 
-/// FNV-1a: the same number in every process, whatever it is built from.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char character : text) {
-    hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3U;
-  }
-  return hash;
+/// Two that differ in anything could misunderstand each other.
+std::uint64_t build_id() {
+  return Fnv().add(host::kLayoutVersion).add(version()).add(commit()).value();
 }
 
 /// A file in the job's folder if there is one, else a name of the abstract kind, which ends with
@@ -56,9 +56,10 @@ class Address {
       // A socket's path may have 107 characters, a folder's more: go through the open folder.
       folder_.reset(::open(place.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
       if (!folder_) throw io_error("meeting: open " + place.folder);
-      path_ = fmt::format("/proc/self/fd/{}/meeting-{:x}", folder_.get(), hash_of(place.session));
+      path_ = fmt::format("/proc/self/fd/{}/meeting-{:x}", folder_.get(),
+                          Fnv().add(place.session).value());
     } else {
-      path_ = '\0' + fmt::format("lockstep-{}-{:x}", ::geteuid(), hash_of(place.session));
+      path_ = '\0' + fmt::format("lockstep-{}-{:x}", ::geteuid(), Fnv().add(place.session).value());
     }
     std::memcpy(address_.sun_path, path_.data(), path_.size());
   }
@@ -94,17 +95,24 @@ UniqueFd make_socket() {
   return socket;
 }
 
-bool is_of_same_user(int socket) {
+/// The process at the other end; nothing unless it is of the same user.
+std::optional<int> peer_process(int socket) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         peer.uid == ::geteuid();
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  if (peer.uid != ::geteuid()) return std::nullopt;
+  return peer.pid;
 }
 
 /// Waits until something can be read; returns whether it can.
 bool can_read(int socket, std::chrono::milliseconds limit) {
+  const auto end = Clock::now() + limit;
   pollfd readable{.fd = socket, .events = POLLIN, .revents = 0};
-  return ::poll(&readable, 1, static_cast<int>(limit.count())) > 0;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    const int result = ::poll(&readable, 1, static_cast<int>(std::max(left, 0ms).count()));
+    if (result >= 0 || errno != EINTR) return result > 0;
+  }
 }
 
 /// Sends an answer and, unless it is a refusal, the file.
@@ -126,11 +134,11 @@ void send_answer(int socket, const std::string& refusal, int file) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &file, sizeof(file));
   }
-  // Whoever has gone meanwhile is missed later, by name.
+  // Whoever has gone meanwhile is missed in the first collective, by name.
   ::sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-/// The file that comes with an answer. Throws where it is a refusal, or the peer is gone.
+/// The file that comes with an answer; nothing where there is no answer. Throws a refusal.
 UniqueFd receive_file(int socket) {
   Answer answer{};
   iovec data{.iov_base = &answer, .iov_len = sizeof(answer)};
@@ -140,15 +148,13 @@ UniqueFd receive_file(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const auto received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (received != sizeof(answer)) {
-    throw Error(ErrorKind::PeerLost, "meeting: instance 0 ended before all had met",
-                "its own output says why");
-  }
+  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof(answer)) return {};
+  answer.refusal.back() = '\0';
+  if (answer.refusal.front() != '\0') throw Error(ErrorKind::Options, answer.refusal.data());
   const auto* header = CMSG_FIRSTHDR(&message);
   if (header == nullptr) {
-    answer.refusal.back() = '\0';
-    throw Error(ErrorKind::Options, answer.refusal.data());
+    throw Error(ErrorKind::Io, "meeting: the job's memory cannot be opened here",
+                "raise 'ulimit -n'");
   }
   int file = -1;
   std::memcpy(&file, CMSG_DATA(header), sizeof(file));
@@ -156,9 +162,9 @@ UniqueFd receive_file(int socket) {
 }
 
 /// A wait with the warning and the deadline that all waits have.
-class Patience {
+class Deadline {
  public:
-  explicit Patience(const WaitOptions& options) : options_(options) {}
+  explicit Deadline(const WaitOptions& options) : options_(options) {}
 
   void check(const std::string& who_is_missing) {
     const auto waited = Clock::now() - begin_;
@@ -191,24 +197,29 @@ class Host {
         address_(place),
         has_come_(static_cast<std::size_t>(place.num_instances)),
         memory_(host::JobMemory::create(place.num_instances)) {
+    memory_->introduce(0, ::getpid());
     if (!address_.bind(socket_.get())) {
-      throw Error(ErrorKind::Options,
-                  fmt::format("meeting: another process of this job is instance 0 already ({})",
-                              std::strerror(errno)),
+      if (errno != EADDRINUSE) throw io_error("meeting: bind");
+      throw Error(ErrorKind::Options, "meeting: another process is instance 0 of this job already",
                   "give every process its own rank, and every job its own MASTER_PORT");
     }
     if (::listen(socket_.get(), place.num_instances) != 0) throw io_error("meeting: listen");
     has_come_[0] = true;
   }
 
+  /// What goes wrong here is also told to those who have come.
   std::shared_ptr<host::JobMemory> wait_for_all() {
-    Patience patience(options_);
-    for (auto missing = who_is_missing(); !missing.empty(); missing = who_is_missing()) {
-      patience.check(fmt::format("instances {} of {} have not come", fmt::join(missing, ","),
-                                 place_.num_instances));
-      if (can_read(socket_.get(), 100ms)) welcome();
+    try {
+      Deadline deadline(options_);
+      for (auto missing = who_is_missing(); !missing.empty(); missing = who_is_missing()) {
+        deadline.check(fmt::format("instances {} of {} have not come", fmt::join(missing, ","),
+                                   place_.num_instances));
+        if (can_read(socket_.get(), 100ms)) welcome();
+      }
+      return memory_;
+    } catch (const Error& error) {
+      host::Member(memory_, 0, options_).fail(error);
     }
-    return memory_;
   }
 
  private:
@@ -224,18 +235,21 @@ class Host {
   void welcome() {
     const UniqueFd guest(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     Hello hello{};
-    if (!guest || !is_of_same_user(guest.get()) || !can_read(guest.get(), 1000ms)) return;
+    if (!guest) return;
+    const auto process = peer_process(guest.get());
+    if (!process || !can_read(guest.get(), 1000ms)) return;
     const auto received = ::recv(guest.get(), &hello, sizeof(hello), 0);
     if (received != sizeof(hello) || hello.magic != Hello::kMagic) return;
     const auto refusal = reason_to_refuse(hello);
+    if (refusal.empty()) memory_->introduce(hello.instance, *process);
     send_answer(guest.get(), refusal, memory_->file());
     if (!refusal.empty()) throw Error(ErrorKind::Options, refusal);
     has_come_[static_cast<std::size_t>(hello.instance)] = true;
   }
 
   std::string reason_to_refuse(const Hello& hello) const {
-    if (hello.layout != host::kLayoutVersion) {
-      return fmt::format("meeting: instance {} is built with another version of lockstep",
+    if (hello.build != build_id()) {
+      return fmt::format("meeting: instance {} is built with another lockstep than instance 0",
                          hello.instance);
     }
     if (hello.num_instances != place_.num_instances) {
@@ -257,24 +271,41 @@ class Host {
   UniqueFd socket_ = make_socket();
 };
 
-std::shared_ptr<host::JobMemory> visit(const MeetingPlace& place, const WaitOptions& options) {
-  const Address address(place);
-  Patience patience(options);
-  const std::string missing =
-      fmt::format("instance 0 of {} has not opened it", place.num_instances);
-  auto socket = make_socket();
-  for (auto pause = 200us; !address.connect(socket.get()); pause = std::min(pause * 2, 10000us)) {
-    patience.check(missing);
+/// A connection to the first instance, as soon as it listens.
+UniqueFd connect_to_host(const Address& address, const std::function<void()>& check_deadline) {
+  for (auto pause = 200us;; pause = std::min(pause * 2, 10000us)) {
+    auto socket = make_socket();
+    // Where too many wait to be accepted, connecting would wait without end.
+    const timeval limit{.tv_sec = 1, .tv_usec = 0};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    if (address.connect(socket.get())) return socket;
+    check_deadline();
     std::this_thread::sleep_for(pause);
   }
-  if (!is_of_same_user(socket.get())) {
-    throw Error(ErrorKind::Unavailable, "meeting: a process of another user is at its place",
-                "give the job another MASTER_PORT, or use 'lockstep run'");
+}
+
+std::shared_ptr<host::JobMemory> visit(const MeetingPlace& place, const WaitOptions& options) {
+  const Address address(place);
+  Deadline deadline(options);
+  const auto check_deadline = [&] {
+    deadline.check(fmt::format("instance 0 of {} has not opened it", place.num_instances));
+  };
+  while (true) {
+    const auto socket = connect_to_host(address, check_deadline);
+    if (!peer_process(socket.get())) {
+      throw Error(ErrorKind::Unavailable, "meeting: a process of another user is at its place",
+                  "give the job another MASTER_PORT, or use 'lockstep run'");
+    }
+    const Hello hello{Hello::kMagic, build_id(), place.instance, place.num_instances};
+    ::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
+    while (!can_read(socket.get(), 100ms)) check_deadline();
+    // Without an answer the first instance is gone, or found us too slow: come again.
+    if (auto file = receive_file(socket.get())) {
+      return std::make_shared<host::JobMemory>(std::move(file));
+    }
+    check_deadline();
+    std::this_thread::sleep_for(1ms);
   }
-  const Hello hello{Hello::kMagic, host::kLayoutVersion, place.instance, place.num_instances};
-  ::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
-  while (!can_read(socket.get(), 100ms)) patience.check(missing);
-  return std::make_shared<host::JobMemory>(receive_file(socket.get()));
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ struct MeetingPlace {
 };
 
 /// Returns the job's memory when, on the first instance, all others have it.
-/// Errors: `Timeout` naming who has not come; `PeerLost`; `Options` where two processes claim one
-/// place; `Unavailable` where another lockstep or another user is met.
+/// Errors: `Timeout` naming who has not come; `Options` where two processes claim one place, or are
+/// built with another lockstep; `Unavailable` where another user is met.
 std::shared_ptr<host::JobMemory> meet(const MeetingPlace& place, const WaitOptions& options);
 
 }  // namespace lockstep::comm::shm
