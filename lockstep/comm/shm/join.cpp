@@ -5,8 +5,7 @@
 namespace lockstep::comm::shm {
 
 std::unique_ptr<Transport> join(const MeetingPlace& place, const WaitOptions& options) {
-  auto member = std::make_shared<host::Member>(meet(place, options), place.instance, options);
-  return std::make_unique<host::HostTransport>(std::move(member),
+  return std::make_unique<host::HostTransport>(meet(place, options),
                                                host::all_instances(place.num_instances));
 }
 

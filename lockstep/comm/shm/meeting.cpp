@@ -20,7 +20,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fnv.h"
 #include "lockstep/base/version.h"
-#include "lockstep/comm/host/member.h"
 
 namespace lockstep::comm::shm {
 namespace {
@@ -196,8 +195,8 @@ class Host {
         options_(options),
         address_(place),
         has_come_(static_cast<std::size_t>(place.num_instances)),
-        memory_(host::JobMemory::create(place.num_instances)) {
-    memory_->introduce(0, ::getpid());
+        self_(std::make_shared<host::Member>(host::JobMemory::create(place.num_instances), 0,
+                                             options)) {
     if (!address_.bind(socket_.get())) {
       if (errno != EADDRINUSE) throw io_error("meeting: bind");
       throw Error(ErrorKind::Options, "meeting: another process is instance 0 of this job already",
@@ -208,18 +207,20 @@ class Host {
   }
 
   /// What goes wrong here is also told to those who have come.
-  std::shared_ptr<host::JobMemory> wait_for_all() {
+  std::shared_ptr<host::Member> wait_for_all() {
     try {
       Deadline deadline(options_);
       for (auto missing = who_is_missing(); !missing.empty(); missing = who_is_missing()) {
         deadline.check(fmt::format("instances {} of {} have not come", fmt::join(missing, ","),
                                    place_.num_instances));
+        self_->heartbeat("wait for all to come");
         if (can_read(socket_.get(), 100ms)) welcome();
       }
-      return memory_;
     } catch (const Error& error) {
-      host::Member(memory_, 0, options_).fail(error);
+      self_->fail(error);
     }
+    self_->note_return();
+    return self_;
   }
 
  private:
@@ -241,8 +242,8 @@ class Host {
     const auto received = ::recv(guest.get(), &hello, sizeof(hello), 0);
     if (received != sizeof(hello) || hello.magic != Hello::kMagic) return;
     const auto refusal = reason_to_refuse(hello);
-    if (refusal.empty()) memory_->introduce(hello.instance, *process);
-    send_answer(guest.get(), refusal, memory_->file());
+    if (refusal.empty()) self_->memory().introduce(hello.instance, *process);
+    send_answer(guest.get(), refusal, self_->memory().file());
     if (!refusal.empty()) throw Error(ErrorKind::Options, refusal);
     has_come_[static_cast<std::size_t>(hello.instance)] = true;
   }
@@ -267,7 +268,7 @@ class Host {
   const WaitOptions& options_;
   Address address_;
   std::vector<bool> has_come_;
-  std::shared_ptr<host::JobMemory> memory_;
+  std::shared_ptr<host::Member> self_;
   UniqueFd socket_ = make_socket();
 };
 
@@ -284,7 +285,7 @@ UniqueFd connect_to_host(const Address& address, const std::function<void()>& ch
   }
 }
 
-std::shared_ptr<host::JobMemory> visit(const MeetingPlace& place, const WaitOptions& options) {
+std::shared_ptr<host::Member> visit(const MeetingPlace& place, const WaitOptions& options) {
   const Address address(place);
   Deadline deadline(options);
   const auto check_deadline = [&] {
@@ -301,7 +302,8 @@ std::shared_ptr<host::JobMemory> visit(const MeetingPlace& place, const WaitOpti
     while (!can_read(socket.get(), 100ms)) check_deadline();
     // Without an answer the first instance is gone, or found us too slow: come again.
     if (auto file = receive_file(socket.get())) {
-      return std::make_shared<host::JobMemory>(std::move(file));
+      return std::make_shared<host::Member>(std::make_shared<host::JobMemory>(std::move(file)),
+                                            place.instance, options);
     }
     check_deadline();
     std::this_thread::sleep_for(1ms);
@@ -310,7 +312,7 @@ std::shared_ptr<host::JobMemory> visit(const MeetingPlace& place, const WaitOpti
 
 }  // namespace
 
-std::shared_ptr<host::JobMemory> meet(const MeetingPlace& place, const WaitOptions& options) {
+std::shared_ptr<host::Member> meet(const MeetingPlace& place, const WaitOptions& options) {
   return place.instance == 0 ? Host(place, options).wait_for_all() : visit(place, options);
 }
 

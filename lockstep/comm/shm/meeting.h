@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/comm/host/job_memory.h"
+#include "lockstep/comm/host/member.h"
 #include "lockstep/comm/transport.h"
 
 namespace lockstep::comm::shm {
@@ -19,9 +19,10 @@ struct MeetingPlace {
   int num_instances = 1;
 };
 
-/// Returns the job's memory when, on the first instance, all others have it.
+/// Makes this process the instance that it is to be. On the first instance this returns when all
+/// others have come.
 /// Errors: `Timeout` naming who has not come; `Options` where two processes claim one place, or are
 /// built with another lockstep; `Unavailable` where another user is met.
-std::shared_ptr<host::JobMemory> meet(const MeetingPlace& place, const WaitOptions& options);
+std::shared_ptr<host::Member> meet(const MeetingPlace& place, const WaitOptions& options);
 
 }  // namespace lockstep::comm::shm
