@@ -39,16 +39,24 @@ struct Multiplies {
   }
 };
 
-/// The comparisons are false for a NaN on the right, and `left != left` is true for one on the
-/// left.
+template <typename T>
+bool is_nan(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return false;
+  } else {
+    return __builtin_isnan(value);
+  }
+}
+
+/// A NaN on the right makes the comparison false, and so wins too.
 template <typename T>
 struct Minimum {
-  T operator()(T left, T right) const { return left <= right || left != left ? left : right; }
+  T operator()(T left, T right) const { return left <= right || is_nan(left) ? left : right; }
 };
 
 template <typename T>
 struct Maximum {
-  T operator()(T left, T right) const { return left >= right || left != left ? left : right; }
+  T operator()(T left, T right) const { return left >= right || is_nan(left) ? left : right; }
 };
 
 template <typename T, typename Function>

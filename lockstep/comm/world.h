@@ -61,15 +61,17 @@ class World {
   comm::Communicator& communicator() const&& = delete;  // it would not outlive the call
 
   /// Collectives over all instances; `communicator()` has more of them, and groups.
-  void all_reduce(comm::Buffer buffer, comm::ReduceOp op = comm::ReduceOp::Sum) const {
+  void all_reduce(const comm::Buffer& buffer, comm::ReduceOp op = comm::ReduceOp::Sum) const {
     communicator().all_reduce(buffer, op);
   }
   void all_reduce(std::span<const comm::Buffer> buffers,
                   comm::ReduceOp op = comm::ReduceOp::Sum) const {
     communicator().all_reduce(buffers, op);
   }
-  void broadcast(comm::Buffer buffer, int root) const { communicator().broadcast(buffer, root); }
-  void all_gather(comm::ConstBuffer block, comm::Buffer blocks) const {
+  void broadcast(const comm::Buffer& buffer, int root) const {
+    communicator().broadcast(buffer, root);
+  }
+  void all_gather(const comm::ConstBuffer& block, const comm::Buffer& blocks) const {
     communicator().all_gather(block, blocks);
   }
   void barrier() const { communicator().barrier(); }

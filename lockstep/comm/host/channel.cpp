@@ -44,7 +44,6 @@ Channel::Channel(std::shared_ptr<Member> member, std::vector<int> instances, std
       header_(reinterpret_cast<ChannelHeader*>(memory_.data())),
       slots_(reinterpret_cast<MemberSlot*>(memory_.data() + sizeof(ChannelHeader))),
       rooms_(memory_.data() + header_bytes(size())) {
-  name_ = "meeting";
   sync();
   // Only now have all of them said which cores they run on.
   instances_per_core_ = member_->instances_per_core(instances_);

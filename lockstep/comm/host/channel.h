@@ -95,7 +95,7 @@ class Channel {
   std::uint64_t arrivals_ = 0;
   std::uint64_t operation_ = 0;  ///< its number; the first is 1
   Signature signature_{};
-  std::string name_;
+  std::string name_ = "meeting";  ///< of what the operation works on
   bool is_compared_ = true;
 };
 

@@ -10,7 +10,8 @@
 namespace lockstep::comm::host {
 namespace {
 
-using namespace std::chrono_literals;
+constexpr std::chrono::microseconds kFirstPause(20);
+constexpr std::chrono::microseconds kLongestPause(5000);
 
 std::bitset<kMaxInstances> as_bits(const std::vector<int>& instances) {
   std::bitset<kMaxInstances> bits;
@@ -73,7 +74,7 @@ std::uint64_t find_channel(Member& member, const ChannelKey& key, std::size_t by
   if (key.instances.front() == member.instance()) return make_channel(member, key, bytes);
   const auto members = as_bits(key.instances);
   const auto begin = Clock::now();
-  for (auto pause = 20us;; pause = std::min(pause * 2, 5000us)) {
+  for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     if (const auto offset = look_up(member.memory().header(), key, members)) return *offset;
     check_maker(member, key, begin);
     std::this_thread::sleep_for(pause);

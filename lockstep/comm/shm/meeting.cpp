@@ -27,6 +27,9 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::microseconds kFirstPause(200);
+constexpr std::chrono::microseconds kLongestPause(10000);
+
 struct Hello {
   static constexpr std::uint64_t kMagic = 0x4c4b535450000001;
   std::uint64_t magic;
@@ -274,7 +277,7 @@ class Host {
 
 /// A connection to the first instance, as soon as it listens.
 UniqueFd connect_to_host(const Address& address, const std::function<void()>& check_deadline) {
-  for (auto pause = 200us;; pause = std::min(pause * 2, 10000us)) {
+  for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     auto socket = make_socket();
     // Where too many wait to be accepted, connecting would wait without end.
     const timeval limit{.tv_sec = 1, .tv_usec = 0};
