@@ -314,16 +314,19 @@ void HostTransport::all_gather(const Operation& operation) {
   const auto& blocks = operation.outputs.front();
   const auto bytes = bytes_of(block);
   const Cut cut{bytes, channel_.chunk_bytes()};
+  const auto place = [&](int from, std::size_t chunk) {
+    return bytes_at(blocks, static_cast<std::size_t>(from) * bytes + cut.begin(chunk));
+  };
   const auto put = [&](std::size_t chunk, std::uint64_t half) {
-    if (size() == 1) return;
-    copy_bytes(channel_.room(rank(), half), bytes_at(block, cut.begin(chunk)), cut.length(chunk));
+    const auto* mine = bytes_at(block, cut.begin(chunk));
+    if (size() > 1) copy_bytes(channel_.room(rank(), half), mine, cut.length(chunk));
+    // Now, while it is in the cache.
+    copy_bytes(place(rank(), chunk), mine, cut.length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
     for (int from = 0; from < size(); ++from) {
-      const auto place = static_cast<std::size_t>(from) * bytes + cut.begin(chunk);
-      copy_bytes(bytes_at(blocks, place),
-                 from == rank() ? bytes_at(block, cut.begin(chunk)) : channel_.room(from, half),
-                 cut.length(chunk));
+      if (from == rank()) continue;
+      copy_bytes(place(from, chunk), channel_.room(from, half), cut.length(chunk));
     }
   };
   exchange(cut.count(), put, take);
