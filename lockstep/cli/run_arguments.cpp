@@ -18,11 +18,6 @@ const std::map<std::string, topology::BindPolicy> kBindPolicies{
     {"core", topology::BindPolicy::Core},
     {"numa", topology::BindPolicy::Numa}};
 
-const std::map<std::string, topology::TransportKind> kTransports{
-    {"auto", topology::TransportKind::Auto},
-    {"local", topology::TransportKind::Local},
-    {"shm", topology::TransportKind::Shm}};
-
 const std::map<std::string, ui::TagStyle> kTagStyles{{"auto", ui::TagStyle::Auto},
                                                      {"always", ui::TagStyle::Always},
                                                      {"never", ui::TagStyle::Never},
@@ -101,7 +96,7 @@ void add_place_options(CLI::App& app, WrittenArguments& to) {
   app.add_option("--transport", to.transport,
                  "what carries collectives: shm between processes of one host, local within a "
                  "single one; auto chooses")
-      ->check(CLI::IsMember(names_of(kTransports)))
+      ->check(CLI::IsMember({"auto", "local", "shm"}))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
@@ -241,7 +236,7 @@ std::optional<RunArguments> parse_run_arguments(const std::vector<std::string>& 
   check(written);
 
   written.parsed.run.bind = kBindPolicies.at(written.bind);
-  written.parsed.run.transport = kTransports.at(written.transport);
+  written.parsed.run.transport = *topology::parse_transport(written.transport);
   written.parsed.console.tags = kTagStyles.at(written.tags);
   written.parsed.console.num_instances = written.parsed.run.num_instances;
   if (written.verbose) written.parsed.console.verbosity = ui::Verbosity::Verbose;
