@@ -6,7 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lockstep/comm/data_type.h"
+#include "lockstep/base/data_type.h"
 
 namespace lockstep::comm {
 

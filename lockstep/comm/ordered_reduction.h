@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/comm/data_type.h"
+#include "lockstep/base/data_type.h"
 #include "lockstep/comm/operation.h"
 
 namespace lockstep::comm {

@@ -1,8 +1,9 @@
 #include "lockstep/comm/reduce_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <type_traits>
+
+#include "lockstep/base/half.h"
 
 // Highway compiles this file once for each vector unit; the loops are plain, and the compiler
 // turns them into that unit's instructions.
@@ -93,52 +94,6 @@ void combine(ReduceOp op, DataType accumulator, const void* left, const void* ri
   return combine_as<std::int64_t>(op, left, right, out, count);
 }
 
-float widen_one(BFloat16 value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
-}
-
-BFloat16 narrow_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const auto rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  const auto quiet_nan = (bits >> 16) | 0x40U;
-  const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;
-  return {static_cast<std::uint16_t>(is_nan ? quiet_nan : rounded)};
-}
-
-// Conversions between f16 and f32 in integer steps and without branches, after Fabian Giesen: the
-// same bits with and without the processor's own instructions for it.
-
-float widen_one(Float16 value) {
-  constexpr std::uint32_t kExponent = 0x7c00U << 13;
-  constexpr auto kSmallest = std::bit_cast<float>(113U << 23);
-  const auto magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffU) << 13;
-  const auto sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16;
-  const auto exponent = magnitude & kExponent;
-  const auto normal = magnitude + (112U << 23);
-  const auto special = normal + (112U << 23);
-  const auto subnormal =
-      std::bit_cast<std::uint32_t>(std::bit_cast<float>(normal + (1U << 23)) - kSmallest);
-  const auto bits = exponent == kExponent ? special : exponent == 0 ? subnormal : normal;
-  return std::bit_cast<float>(bits | sign);
-}
-
-Float16 narrow_f16(float value) {
-  constexpr std::uint32_t kInfinity = 255U << 23;
-  constexpr std::uint32_t kOverflow = (127U + 16U) << 23;
-  constexpr std::uint32_t kSmallestNormal = 113U << 23;
-  constexpr std::uint32_t kMagic = (127U - 15U + 23U - 10U + 1U) << 23;
-  const auto all = std::bit_cast<std::uint32_t>(value);
-  const auto sign = all & 0x80000000U;
-  const auto bits = all ^ sign;
-  const auto special = bits > kInfinity ? 0x7e00U : 0x7c00U;
-  const auto subnormal =
-      std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + std::bit_cast<float>(kMagic)) -
-      kMagic;
-  const auto normal = (bits - (112U << 23) + 0xfffU + ((bits >> 13) & 1U)) >> 13;
-  const auto half = bits >= kOverflow ? special : bits < kSmallestNormal ? subnormal : normal;
-  return {static_cast<std::uint16_t>(half | (sign >> 16))};
-}
-
 template <typename From, typename To, typename Function>
 HWY_ATTR void convert(const void* from, void* to, std::size_t count, Function function) {
   const auto* in = static_cast<const From*>(from);
@@ -154,7 +109,7 @@ void copy(const void* from, void* to, std::size_t count) {
 }
 
 HWY_ATTR void widen(DataType type, const void* from, void* to, std::size_t count) {
-  const auto widen_float = [](auto value) { return widen_one(value); };
+  const auto widen_float = [](auto value) { return to_float(value); };
   const auto widen_integer = [](auto value) { return static_cast<std::int64_t>(value); };
   switch (type) {
     case DataType::F16:
@@ -177,9 +132,11 @@ HWY_ATTR void widen(DataType type, const void* from, void* to, std::size_t count
 HWY_ATTR void narrow(DataType type, const void* from, void* to, std::size_t count) {
   switch (type) {
     case DataType::F16:
-      return convert<float, Float16>(from, to, count, narrow_f16);
+      return convert<float, Float16>(from, to, count,
+                                     [](float value) { return to_float16(value); });
     case DataType::BF16:
-      return convert<float, BFloat16>(from, to, count, narrow_bf16);
+      return convert<float, BFloat16>(from, to, count,
+                                      [](float value) { return to_bfloat16(value); });
     case DataType::F32:
       return copy<float>(from, to, count);
     case DataType::F64:

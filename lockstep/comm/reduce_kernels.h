@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/comm/data_type.h"
+#include "lockstep/base/data_type.h"
 #include "lockstep/comm/operation.h"
 
 /// Loops over elements, compiled for each vector unit; the best that this machine has is chosen at

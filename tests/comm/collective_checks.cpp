@@ -15,7 +15,6 @@ namespace {
 using comm::Buffer;
 using comm::Communicator;
 using comm::ConstBuffer;
-using comm::DataType;
 using comm::OperationKind;
 using comm::ReduceOp;
 using Bytes = std::vector<std::byte>;

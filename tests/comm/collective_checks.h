@@ -12,7 +12,7 @@ namespace lockstep::testing {
 
 struct CollectiveCase {
   comm::OperationKind kind = comm::OperationKind::AllReduce;
-  comm::DataType type = comm::DataType::F32;
+  DataType type = DataType::F32;
   comm::ReduceOp op = comm::ReduceOp::Sum;
   std::int64_t count = 1;
   int root = 0;
@@ -30,16 +30,16 @@ std::vector<CollectiveCase> all_collectives();
 void check_collective(comm::Communicator& communicator, const CollectiveCase& collective);
 
 /// Elements that only leaf number `leaf` has.
-std::vector<std::byte> elements_of(comm::DataType type, std::int64_t count, std::uint64_t seed,
+std::vector<std::byte> elements_of(DataType type, std::int64_t count, std::uint64_t seed,
                                    int leaf);
 
 /// What leaves 0..num_leaves-1 come to, by the definition of the tree.
-std::vector<std::byte> reduced(comm::DataType type, comm::ReduceOp op, std::int64_t count,
+std::vector<std::byte> reduced(DataType type, comm::ReduceOp op, std::int64_t count,
                                std::uint64_t seed, int num_leaves);
 
 /// Reduces `num_leaves` leaves that are dealt out over the instances as replicas are, and compares
 /// with `reduced`.
-void check_leaves(comm::Communicator& communicator, comm::DataType type, comm::ReduceOp op,
+void check_leaves(comm::Communicator& communicator, DataType type, comm::ReduceOp op,
                   std::int64_t count, int num_leaves);
 
 /// Runs `rounds` collectives that the seed chooses, some of them asynchronous or in groups.

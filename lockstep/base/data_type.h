@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lockstep::comm {
+namespace lockstep {
 
 /// IEEE 754 binary16, as its bits.
 struct Float16 {
@@ -42,4 +42,4 @@ inline constexpr DataType kTypeOf<std::int64_t> = DataType::I64;
 template <>
 inline constexpr DataType kTypeOf<std::uint8_t> = DataType::U8;
 
-}  // namespace lockstep::comm
+}  // namespace lockstep

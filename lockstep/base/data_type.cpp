@@ -1,6 +1,6 @@
-#include "lockstep/comm/data_type.h"
+#include "lockstep/base/data_type.h"
 
-namespace lockstep::comm {
+namespace lockstep {
 
 std::size_t size_of(DataType type) noexcept {
   switch (type) {
@@ -39,4 +39,4 @@ std::string_view name_of(DataType type) noexcept {
   return "?";
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep
