@@ -8,4 +8,7 @@ namespace lockstep {
 /// processes do not mix. For what a user must hear of while a program goes on.
 void log_warning(std::string_view message) noexcept;
 
+/// Writes a line to standard error as it is, as one write.
+void log_line(std::string_view line) noexcept;
+
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
@@ -36,6 +38,7 @@ void Sample::refer(std::size_t field, const void* data) {
 }
 
 void Sample::refer_varying(std::size_t field, const void* data, std::int64_t length) {
+  check_length(field, length);
   refer(field, data);
   parts_[field].length = length;
 }
@@ -60,15 +63,11 @@ std::int64_t Sample::entry_count(std::size_t field) const {
 
 void* Sample::memory(std::size_t field, DataType type, FieldKind kind, std::int64_t count) {
   check(field, type, kind);
-  if (kind == FieldKind::Varying && (count < 0 || count > count_of(fields_[field]))) {
-    throw Error(
-        ErrorKind::Options,
-        fmt::format("data: field '{}': expected at most {} entries, found {}", fields_[field].name,
-                    fields_[field].shape[0], count / entry_count(field)));
-  }
   auto& part = parts_[field];
   const auto bytes = static_cast<std::size_t>(count) * size_of(type);
-  if (part.own.size() < bytes) part.own.resize(bytes);
+  // At least a byte: what is written but empty is not null.
+  if (part.own.size() < std::max<std::size_t>(bytes, 1))
+    part.own.resize(std::max<std::size_t>(bytes, 1));
   part.data = part.own.data();
   return part.own.data();
 }
@@ -80,6 +79,15 @@ void Sample::check(std::size_t field, DataType type, FieldKind kind) const {
               fmt::format("data: field '{}': declared as {} {}, written as {} {}", declared.name,
                           name_of(declared.kind), lockstep::name_of(declared.type), name_of(kind),
                           lockstep::name_of(type)));
+}
+
+void Sample::check_length(std::size_t field, std::int64_t length) const {
+  const auto& declared = fields_[field];
+  if (declared.kind != FieldKind::Varying) check(field, declared.type, FieldKind::Varying);
+  if (length >= 0 && length <= declared.shape[0]) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("data: field '{}': expected at most {} entries, found {}", declared.name,
+                          declared.shape[0], length));
 }
 
 }  // namespace lockstep::data

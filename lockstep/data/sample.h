@@ -21,6 +21,11 @@ class Sample {
  public:
   explicit Sample(const std::vector<Field>& fields);
 
+  /// Forgets what the sample before this one had.
+  void clear() noexcept {
+    for (auto& part : parts_) part.data = nullptr;
+  }
+
   /// Memory to write a field of fixed shape into. It holds what was last written there.
   template <typename T>
   std::span<T> write(std::size_t field) {
@@ -38,6 +43,7 @@ class Sample {
   /// Memory for the first `length` entries of a varying field.
   template <typename T>
   std::span<T> write_varying(std::size_t field, std::int64_t length) {
+    check_length(field, length);
     const auto count = length * entry_count(field);
     auto* const memory_of_field = memory(field, kTypeOf<T>, FieldKind::Varying, count);
     parts_[field].length = length;
@@ -53,6 +59,7 @@ class Sample {
   void refer_image(std::size_t field, const std::uint8_t* pixels, ImageSize size);
 
   const std::vector<Field>& fields() const noexcept { return fields_; }
+  /// Null where nothing was written since `clear`.
   const std::byte* data(std::size_t field) const noexcept { return parts_[field].data; }
   /// Entries of a varying field.
   std::int64_t length(std::size_t field) const noexcept { return parts_[field].length; }
@@ -70,6 +77,7 @@ class Sample {
   std::int64_t entry_count(std::size_t field) const;
   void* memory(std::size_t field, DataType type, FieldKind kind, std::int64_t count);
   void check(std::size_t field, DataType type, FieldKind kind) const;
+  void check_length(std::size_t field, std::int64_t length) const;
 
   std::vector<Field> fields_;
   std::vector<Part> parts_;

@@ -1,0 +1,41 @@
+#include "lockstep/data/loader/batch.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+
+Batch& Batch::operator=(Batch&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  ring_ = std::move(other.ring_);
+  slot_ = other.slot_;
+  return *this;
+}
+
+std::span<const std::int64_t> Batch::lengths(std::size_t field) const {
+  if (fields()[field].kind != FieldKind::Varying) {
+    throw Error(ErrorKind::Options,
+                fmt::format("batch: field '{}': expected one of varying length, found {}",
+                            fields()[field].name, describe(fields()[field])));
+  }
+  return {slot_->memory.lengths(field), static_cast<std::size_t>(size())};
+}
+
+void Batch::release() noexcept {
+  if (const auto ring = std::exchange(ring_, nullptr)) ring->release(*slot_);
+}
+
+void Batch::check_type(std::size_t field, DataType type) const {
+  const auto& declared = fields()[field];
+  if (declared.type == type) return;
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("batch: field '{}': expected to be read as {}, its type, found {}", declared.name,
+                  lockstep::name_of(declared.type), lockstep::name_of(type)));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "lockstep/data/loader/ring.h"
+
+namespace lockstep::data {
+
+/// A filled batch. Its memory is the holder's until the batch is destroyed or released, by any
+/// thread, which is when the loader may fill it anew; so keep it until the backward pass is done.
+/// It may outlive its loader.
+class Batch {
+ public:
+  Batch(std::shared_ptr<Ring> ring, Ring::Slot* slot) noexcept
+      : ring_(std::move(ring)), slot_(slot) {}
+  Batch(Batch&&) noexcept = default;
+  Batch& operator=(Batch&& other) noexcept;
+  ~Batch() { release(); }
+
+  /// Samples in it.
+  std::int64_t size() const noexcept { return slot_->size; }
+  const BatchPlace& place() const noexcept { return slot_->place; }
+  const std::vector<Field>& fields() const noexcept { return ring_->fields(); }
+  /// The samples' numbers in the set.
+  std::span<const std::int64_t> samples() const noexcept {
+    return std::span(slot_->indexes).first(static_cast<std::size_t>(slot_->size));
+  }
+
+  /// The values of a field, sample by sample. Throws `Options` for another type.
+  template <typename T>
+  std::span<T> values(std::size_t field) const {
+    check_type(field, kTypeOf<T>);
+    return {reinterpret_cast<T*>(data(field)),
+            static_cast<std::size_t>(size() * count_of(fields()[field]))};
+  }
+  template <typename T>
+  std::span<T> values(std::string_view field) const {
+    return values<T>(position_of(field, fields()));
+  }
+  std::byte* data(std::size_t field) const noexcept { return slot_->memory.value(field, 0); }
+  /// How many entries each sample has of a varying field.
+  std::span<const std::int64_t> lengths(std::size_t field) const;
+
+  /// Gives the memory back. The batch is empty from then on.
+  void release() noexcept;
+
+ private:
+  void check_type(std::size_t field, DataType type) const;
+
+  std::shared_ptr<Ring> ring_;
+  Ring::Slot* slot_;
+};
+
+}  // namespace lockstep::data

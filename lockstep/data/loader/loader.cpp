@@ -1,0 +1,223 @@
+#include "lockstep/data/loader/loader.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/loader/ring.h"
+#include "lockstep/data/loader/sample_filler.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int kMostWorkers = 1024;
+
+int owned_cores() {
+  cpu_set_t cpus;
+  if (::sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1;
+  return CPU_COUNT(&cpus);
+}
+
+void check_range(const char* name, int value, int least, int most) {
+  if (value >= least && value <= most) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("loader: {}: expected {} to {}, found {}", name, least, most, value));
+}
+
+int decide_workers(const LoaderOptions& options) {
+  if (!options.workers) {
+    return options.mode == LoaderMode::Sync ? 0 : std::max(1, owned_cores() - 1);
+  }
+  check_range("workers", *options.workers, 0, kMostWorkers);
+  return *options.workers;
+}
+
+Ring::Ahead decide_ahead(const LoaderOptions& options) {
+  if (options.mode == LoaderMode::Sync) return Ring::Ahead::None;
+  return options.early_preload ? Ring::Ahead::Unbounded : Ring::Ahead::WithinEpoch;
+}
+
+BatchPlanPtr checked(BatchPlanPtr plan) {
+  if (!plan) throw Error(ErrorKind::Options, "loader: expected a plan, found a null pointer");
+  return plan;
+}
+
+/// Stops in the middle where the ring is stopped: nobody will look at it then.
+void fill_chunk(const SampleFiller& filler, Ring& ring, const Ring::Chunk& chunk,
+                SampleFiller::Scratch& scratch) {
+  auto& slot = *chunk.slot;
+  auto at = chunk.first;
+  std::optional<Ring::Failure> failure;
+  try {
+    const auto indexes =
+        std::span(slot.indexes)
+            .subspan(static_cast<std::size_t>(chunk.first), static_cast<std::size_t>(chunk.count));
+    ring.plan().samples(slot.place, chunk.first, indexes);
+    for (const auto index : indexes) {
+      if (ring.is_stopped()) break;
+      const Draws draws{.seed = ring.plan().seed(),
+                        .epoch = static_cast<std::uint32_t>(slot.place.epoch),
+                        .sample = static_cast<std::uint64_t>(index)};
+      filler.fill(index, draws, slot.memory, at, scratch);
+      ++at;
+    }
+  } catch (...) {
+    failure = Ring::Failure{at, std::current_exception()};
+  }
+  ring.finish(chunk, std::move(failure));
+}
+
+/// What a sample's reading threw, with what the reader of the message needs to find it.
+[[noreturn]] void raise(const Ring::Slot& slot, const Dataset& set) {
+  const auto index = slot.indexes[static_cast<std::size_t>(slot.failure->position)];
+  const auto source = set.source_of(index);
+  const auto where = fmt::format("loader: epoch {}, sample {}{}: ", slot.place.epoch, index,
+                                 source.empty() ? "" : fmt::format(" ({})", source));
+  try {
+    std::rethrow_exception(slot.failure->cause);
+  } catch (const Error& error) {
+    throw Error(error.kind(), where + error.what(), error.hint());
+  } catch (const std::exception& error) {
+    throw Error(ErrorKind::Data, where + error.what());
+  } catch (...) {
+    throw Error(ErrorKind::Data, where + "an exception that is no std::exception");
+  }
+}
+
+}  // namespace
+
+struct Loader::State {
+  State(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options)
+      : filler(std::move(set), options.pipeline, options.image_field),
+        scratch(filler.set()),
+        ring(std::make_shared<Ring>(checked(std::move(plan)), filler.fields(), options.buffers,
+                                    options.allocate, decide_ahead(options))) {}
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { ring->stop(); }  // and the workers are joined
+
+  void start_workers(int count) {
+    for (int i = 0; i < count; ++i) {
+      workers.emplace_back([this] {
+        SampleFiller::Scratch own(filler.set());
+        while (const auto chunk = ring->claim()) fill_chunk(filler, *ring, *chunk, own);
+      });
+    }
+  }
+
+  /// Waits for the next batch; fills what nobody fills meanwhile.
+  Ring::Slot& await_next() {
+    while (true) {
+      if (const auto chunk = ring->try_claim()) {
+        fill_chunk(filler, *ring, *chunk, scratch);
+      } else if (auto* const slot = ring->take()) {
+        return *slot;
+      }
+    }
+  }
+
+  SampleFiller filler;
+  SampleFiller::Scratch scratch;
+  std::shared_ptr<Ring> ring;
+  std::int64_t epoch = 0;
+  std::int64_t number = 0;
+  bool is_begun = false;
+  bool has_failed = false;
+  LoaderStatistics statistics;
+  std::vector<std::jthread> workers;  // last: they use all of the above
+};
+
+LoaderMode parse_loader_mode(std::string_view name) {
+  if (name == "sync") return LoaderMode::Sync;
+  if (name == "async" || name == "rebatched") return LoaderMode::Async;
+  throw Error(ErrorKind::Options,
+              fmt::format("loader: mode: expected sync, async or rebatched, found '{}'", name));
+}
+
+std::string_view name_of(LoaderMode mode) noexcept {
+  return mode == LoaderMode::Sync ? "sync" : "async";
+}
+
+Loader::Loader(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options) {
+  check_range("buffers", options.buffers, 1, 1 << 16);
+  const auto workers = decide_workers(options);
+  state_ = std::make_unique<State>(std::move(set), std::move(plan), options);
+  state_->start_workers(workers);
+}
+
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+Loader::~Loader() = default;
+
+std::int64_t Loader::batches_per_epoch() const noexcept {
+  return state_->ring->plan().batches_per_epoch();
+}
+
+const std::vector<Field>& Loader::fields() const noexcept {
+  return state_->filler.fields();
+}
+
+int Loader::workers() const noexcept {
+  return static_cast<int>(state_->workers.size());
+}
+
+void Loader::begin(std::int64_t epoch, std::int64_t first_batch) {
+  if (epoch < 0 || first_batch < 0 || first_batch > batches_per_epoch()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("loader: begin: expected an epoch from 0 on and a batch of 0 to {}, "
+                            "found epoch {} and batch {}",
+                            batches_per_epoch(), epoch, first_batch));
+  }
+  auto& state = *state_;
+  state.epoch = epoch;
+  state.number = first_batch;
+  state.is_begun = true;
+  state.has_failed = false;
+  if (first_batch < batches_per_epoch()) state.ring->seek(epoch, first_batch);
+}
+
+std::optional<Batch> Loader::next() {
+  auto& state = *state_;
+  if (state.has_failed) {
+    throw Error(ErrorKind::Options,
+                "loader: next: a sample could not be read; `begin` was expected before going on");
+  }
+  if (!state.is_begun) begin(state.epoch, state.number);
+  if (state.number == batches_per_epoch()) {
+    ++state.epoch;
+    state.number = 0;
+    state.is_begun = false;
+    return std::nullopt;
+  }
+  const auto start = Ring::Clock::now();
+  auto& slot = state.await_next();
+  state.statistics.consumer_waited += Ring::Clock::now() - start;
+  Batch batch(state.ring, &slot);
+  if (slot.failure) {
+    state.has_failed = true;
+    raise(slot, state.filler.set());
+  }
+  ++state.number;
+  ++state.statistics.batches;
+  state.statistics.samples += batch.size();
+  return batch;
+}
+
+LoaderStatistics Loader::statistics() const {
+  auto statistics = state_->statistics;
+  statistics.producers_waited = state_->ring->producers_waited();
+  return statistics;
+}
+
+Loader::Epoch Loader::epoch(std::int64_t epoch, std::int64_t first_batch) {
+  begin(epoch, first_batch);
+  return Epoch(*this);
+}
+
+}  // namespace lockstep::data

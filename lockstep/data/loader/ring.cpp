@@ -1,0 +1,207 @@
+#include "lockstep/data/loader/ring.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+/// Samples that a thread fills between two looks at the mutex: enough for the lock not to be seen,
+/// few enough for several threads to share a batch.
+constexpr std::int64_t kChunk = 16;
+
+/// How long the consumer looks again and again before it sleeps: filling the rest of a batch takes
+/// microseconds, being woken can take longer.
+constexpr auto kPatience = std::chrono::microseconds(100);
+
+/// All batches held for so long is not slowness: whoever takes them does not let go of them.
+constexpr auto kHeldTooLong = std::chrono::seconds(60);
+
+}  // namespace
+
+Ring::Ring(BatchPlanPtr plan, std::vector<Field> fields, int slots, const AllocateMemory& allocate,
+           Ahead ahead)
+    : plan_(std::move(plan)), fields_(std::move(fields)), ahead_(ahead) {
+  for (int i = 0; i < slots; ++i) {
+    slots_.push_back(std::make_unique<Slot>(fields_, plan_->samples_per_batch(), allocate));
+    free_.push_back(slots_.back().get());
+  }
+}
+
+void Ring::seek(std::int64_t epoch, std::int64_t number) {
+  std::unique_lock lock(mutex_);
+  wanted_ = epoch;
+  const auto next = opened_.empty() ? plan_->place(epoch_, number_) : opened_.front()->place;
+  if (next.epoch != epoch || next.number != number) drop_opened(lock, epoch, number);
+  if (workers_waiting_ > 0) room_.notify_one();
+}
+
+/// Chunks that are in work end first; what nobody has begun is dropped.
+void Ring::drop_opened(std::unique_lock<std::mutex>& lock, std::int64_t epoch,
+                       std::int64_t number) {
+  is_seeking_ = true;
+  for (auto* const slot : opened_) slot->claimed = slot->size;
+  consumer_waiting_ = true;
+  filled_.wait(lock, [&] { return chunks_in_work_ == 0; });
+  consumer_waiting_ = false;
+  free_.insert(free_.end(), opened_.begin(), opened_.end());
+  opened_.clear();
+  epoch_ = epoch;
+  number_ = number;
+  is_seeking_ = false;
+}
+
+std::optional<Ring::Chunk> Ring::claim() {
+  std::unique_lock lock(mutex_);
+  while (!is_stopped()) {
+    if (auto chunk = claim_any()) {
+      // There may be more: one worker wakes the next.
+      if (workers_waiting_ > 0) room_.notify_one();
+      return chunk;
+    }
+    const auto start = Clock::now();
+    ++workers_waiting_;
+    room_.wait(lock);
+    --workers_waiting_;
+    producers_waited_ += Clock::now() - start;
+  }
+  return std::nullopt;
+}
+
+std::optional<Ring::Chunk> Ring::try_claim() {
+  const std::lock_guard lock(mutex_);
+  consumer_asks_ = true;
+  if (opened_.empty()) {
+    if (!may_open()) return std::nullopt;
+    open_next();
+    if (workers_waiting_ > 0) room_.notify_one();
+  }
+  return claim_from(*opened_.front());
+}
+
+void Ring::finish(const Chunk& chunk, std::optional<Failure> failure) {
+  const std::lock_guard lock(mutex_);
+  auto& slot = *chunk.slot;
+  if (failure && (!slot.failure || failure->position < slot.failure->position)) {
+    slot.failure = std::move(failure);
+  }
+  --chunks_in_work_;
+  slot.unfilled -= chunk.count;
+  if (consumer_waiting_) filled_.notify_one();
+}
+
+Ring::Slot* Ring::take() {
+  std::unique_lock lock(mutex_);
+  await_front(lock);
+  if (opened_.empty() || !is_filled(*opened_.front())) return nullptr;
+  auto* const slot = opened_.front();
+  opened_.pop_front();
+  consumer_asks_ = false;
+  return slot;
+}
+
+void Ring::release(Slot& slot) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(&slot);
+  if (workers_waiting_ > 0) room_.notify_one();
+  if (consumer_waiting_) filled_.notify_one();
+}
+
+void Ring::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  room_.notify_all();
+}
+
+Ring::Clock::duration Ring::producers_waited() const {
+  const std::lock_guard lock(mutex_);
+  return producers_waited_;
+}
+
+bool Ring::may_open() const {
+  if (free_.empty() || is_seeking_ || plan_->batches_per_epoch() == 0) return false;
+  const bool is_asked_for = consumer_asks_ && opened_.empty();
+  switch (ahead_) {
+    case Ahead::None:
+      return is_asked_for;
+    case Ahead::WithinEpoch:
+      return is_asked_for || epoch_ == wanted_;
+    case Ahead::Unbounded:
+      return true;
+  }
+  return false;
+}
+
+void Ring::open_next() {
+  auto* const slot = free_.back();
+  free_.pop_back();
+  slot->place = plan_->place(epoch_, number_);
+  slot->size = plan_->size(slot->place);
+  slot->claimed = 0;
+  slot->unfilled = slot->size;
+  slot->failure.reset();
+  opened_.push_back(slot);
+  if (++number_ == plan_->batches_per_epoch()) {
+    number_ = 0;
+    ++epoch_;
+  }
+}
+
+std::optional<Ring::Chunk> Ring::claim_from(Slot& slot) {
+  if (slot.claimed == slot.size) return std::nullopt;
+  const Chunk chunk{&slot, slot.claimed, std::min(kChunk, slot.size - slot.claimed)};
+  slot.claimed += chunk.count;
+  ++chunks_in_work_;
+  return chunk;
+}
+
+/// The earliest chunk that nobody has; opens a batch where all are in work.
+std::optional<Ring::Chunk> Ring::claim_any() {
+  for (auto* const slot : opened_) {
+    if (auto chunk = claim_from(*slot)) return chunk;
+  }
+  if (!may_open()) return std::nullopt;
+  open_next();
+  return claim_from(*opened_.back());
+}
+
+/// Returns when the first batch is filled or has a chunk to claim, or when there is a slot to open.
+void Ring::await_front(std::unique_lock<std::mutex>& lock) {
+  const auto is_something_to_do = [&] {
+    if (opened_.empty()) return may_open();
+    return is_filled(*opened_.front()) || opened_.front()->claimed < opened_.front()->size;
+  };
+  const auto start = Clock::now();
+  while (!is_something_to_do() && Clock::now() - start < kPatience) {
+    lock.unlock();
+    ::sched_yield();
+    lock.lock();
+  }
+  consumer_waiting_ = true;
+  while (!is_something_to_do()) {
+    const bool is_held = opened_.empty() && free_.empty();
+    if (filled_.wait_for(lock, kHeldTooLong) == std::cv_status::timeout && is_held &&
+        !is_something_to_do()) {
+      consumer_waiting_ = false;
+      throw Error(ErrorKind::Timeout,
+                  fmt::format("loader: all {} buffers have been held for {} s, and none is left to "
+                              "fill",
+                              slots_.size(), kHeldTooLong.count()),
+                  "let go of a batch before the next is asked for, or raise `buffers`");
+    }
+  }
+  consumer_waiting_ = false;
+}
+
+bool Ring::is_filled(const Slot& slot) {
+  return slot.claimed == slot.size && slot.unfilled == 0;
+}
+
+}  // namespace lockstep::data

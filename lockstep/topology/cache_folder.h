@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "lockstep/topology/environment.h"
+
+namespace lockstep::topology {
+
+/// Where things are kept that can be made again: LOCKSTEP_CACHE_PATH, else `lockstep` in the user's
+/// cache folder (XDG_CACHE_HOME, else ~/.cache), else a folder of the user's own in /tmp.
+std::string cache_folder(const Environment& environment);
+
+}  // namespace lockstep::topology
