@@ -1,0 +1,330 @@
+#include "lockstep/data/transform/row_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "lockstep/base/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lockstep/data/transform/row_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::data::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using kernels::Conversion;
+using kernels::Division;
+using kernels::RowMemory;
+
+void flip_pixels(const std::uint8_t* in, std::int64_t width, std::int64_t channels,
+                 std::uint8_t* out) {
+  for (std::int64_t x = 0; x < width; ++x) {
+    const auto* pixel = in + (width - 1 - x) * channels;
+    for (std::int64_t c = 0; c < channels; ++c) *out++ = pixel[c];
+  }
+}
+
+/// Pixels `first` to `width` of a row, each channel to its own row.
+void split_pixels(const std::uint8_t* in, std::int64_t first, std::int64_t width,
+                  std::int64_t channels, std::uint8_t* out, std::ptrdiff_t channel_bytes) {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (auto x = first; x < width; ++x) out[c * channel_bytes + x] = in[x * channels + c];
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+void flip_row(const std::uint8_t* in, std::int64_t width, std::int64_t channels,
+              std::uint8_t* out) {
+  flip_pixels(in, width, channels, out);
+}
+
+void split_row(const std::uint8_t* in, std::int64_t width, std::int64_t channels, std::uint8_t* out,
+               std::ptrdiff_t channel_bytes) {
+  split_pixels(in, 0, width, channels, out, channel_bytes);
+}
+
+#else
+
+using Block = hn::FixedTag<std::uint8_t, 16>;
+
+/// Reverses the whole pixels of 16 bytes. Of 3 channels there are 5, which begin at byte `lead`.
+HWY_INLINE hn::VFromD<Block> reversal(std::int64_t channels, std::int64_t lead) {
+  const auto pixels = 16 / channels;
+  alignas(16) std::array<std::uint8_t, 16> picks{};
+  for (std::int64_t i = 0; i < pixels * channels; ++i) {
+    picks[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(lead + (pixels - 1 - i / channels) * channels + i % channels);
+  }
+  return hn::Load(Block(), picks.data());
+}
+
+/// As many pixels as fit into 16 bytes at a time. Loads stay within the row, and so do stores: the
+/// last pixels go through a buffer.
+template <std::int64_t channels>
+HWY_INLINE void flip_blocks(const std::uint8_t* in, std::int64_t width, std::uint8_t* out) {
+  const Block block;
+  constexpr auto kPixels = 16 / channels;
+  constexpr auto kBytes = kPixels * channels;
+  const auto picks = reversal(channels, 0);
+  const auto picks_after_lead = reversal(channels, 16 - kBytes);
+  const auto flipped = [&](std::int64_t x) HWY_ATTR {
+    const auto* from = in + (width - x - kPixels) * channels;
+    if (from == in) return hn::TableLookupBytes(hn::LoadU(block, from), picks);
+    return hn::TableLookupBytes(hn::LoadU(block, from - (16 - kBytes)), picks_after_lead);
+  };
+  std::int64_t x = 0;
+  for (; x * channels + 16 <= width * channels; x += kPixels) {
+    hn::StoreU(flipped(x), block, out + x * channels);
+  }
+  if (x == width) return;
+  alignas(16) std::array<std::uint8_t, 16> last{};
+  hn::Store(flipped(width - kPixels), block, last.data());
+  std::memcpy(out + (width - kPixels) * channels, last.data(), kBytes);
+}
+
+void flip_row(const std::uint8_t* in, std::int64_t width, std::int64_t channels,
+              std::uint8_t* out) {
+  if (width * channels < 16) return flip_pixels(in, width, channels, out);
+  if (channels == 1) return flip_blocks<1>(in, width, out);
+  if (channels == 3) return flip_blocks<3>(in, width, out);
+  if (channels == 4) return flip_blocks<4>(in, width, out);
+  flip_pixels(in, width, channels, out);
+}
+
+void split_row(const std::uint8_t* in, std::int64_t width, std::int64_t channels, std::uint8_t* out,
+               std::ptrdiff_t channel_bytes) {
+  const Block block;
+  if (channels != 3 || width < 16) {
+    return split_pixels(in, 0, width, channels, out, channel_bytes);
+  }
+  for (std::int64_t x = 0; x < width; x += 16) {
+    // The last 16 end with the row; some are written twice.
+    const auto at = std::min(x, width - 16);
+    auto red = hn::Zero(block);
+    auto green = red;
+    auto blue = red;
+    hn::LoadInterleaved3(block, in + 3 * at, red, green, blue);
+    hn::StoreU(red, block, out + at);
+    hn::StoreU(green, block, out + channel_bytes + at);
+    hn::StoreU(blue, block, out + 2 * channel_bytes + at);
+  }
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+void build_row(const Window& window, const ImageView& image, std::int64_t y, std::uint8_t* out) {
+  const auto channels = image.channels;
+  const auto row = y - window.top;
+  const auto& shown = window.visible.size;
+  if (row < 0 || row >= shown.height) {
+    std::memset(out, 0, static_cast<std::size_t>(window.size.width * channels));
+    return;
+  }
+  const auto* in = image.row(window.visible.top + row) + window.visible.left * channels;
+  const auto right = window.size.width - window.left - shown.width;
+  const auto before = (window.flipped ? right : window.left) * channels;
+  const auto after = (window.flipped ? window.left : right) * channels;
+  std::memset(out, 0, static_cast<std::size_t>(before));
+  out += before;
+  if (window.flipped) {
+    flip_row(in, shown.width, channels, out);
+  } else {
+    std::memcpy(out, in, static_cast<std::size_t>(shown.width * channels));
+  }
+  std::memset(out + shown.width * channels, 0, static_cast<std::size_t>(after));
+}
+
+/// The row of the source where it can be used as it is, else one built in `memory`.
+HWY_INLINE const std::uint8_t* row_of(const Window& window, const ImageView& image, std::int64_t y,
+                                      std::uint8_t* memory) {
+  const auto row = y - window.top;
+  const bool is_as_it_is = !window.flipped && window.visible.size.width == window.size.width &&
+                           row >= 0 && row < window.visible.size.height;
+  if (is_as_it_is) {
+    return image.row(window.visible.top + row) + window.visible.left * image.channels;
+  }
+  build_row(window, image, y, memory);
+  return memory;
+}
+
+void copy_window(const Window& window, const ImageView& image, std::int64_t first_row,
+                 std::int64_t row_count, std::uint8_t* out, std::ptrdiff_t out_row_bytes) {
+  const auto row_bytes = window.size.width * image.channels;
+  if (window.is_plain() && image.row_bytes == row_bytes && out_row_bytes == row_bytes) {
+    const auto* in = image.row(window.visible.top + first_row);
+    std::memcpy(out, in, static_cast<std::size_t>(row_count * row_bytes));
+    return;
+  }
+  for (std::int64_t y = 0; y < row_count; ++y) {
+    build_row(window, image, first_row + y, out + y * out_row_bytes);
+  }
+}
+
+using Floats = hn::CappedTag<float, 16>;
+using FloatVector = hn::VFromD<Floats>;
+
+HWY_INLINE FloatVector divide_corrected(FloatVector x, FloatVector divisor,
+                                        FloatVector reciprocal) {
+  const auto quotient = hn::Mul(x, reciprocal);
+  const auto rest = hn::NegMulAdd(quotient, divisor, x);
+  return hn::MulAdd(rest, reciprocal, quotient);
+}
+
+/// The numbers of a row or of a channel's row: pixels, and what belongs to each of them.
+struct Numbers {
+  const std::uint8_t* in;
+  const float* mean;
+  const float* deviation;
+  const float* reciprocal;
+};
+
+template <Division division>
+HWY_INLINE FloatVector normalized(const Numbers& numbers, std::int64_t at) {
+  const Floats floats;
+  const hn::Rebind<std::uint8_t, Floats> bytes;
+  const hn::Rebind<std::int32_t, Floats> ints;
+  const auto x = hn::ConvertTo(floats, hn::PromoteTo(ints, hn::LoadU(bytes, numbers.in + at)));
+  const auto largest = hn::Set(floats, 255.0F);
+  const auto mean = hn::LoadU(floats, numbers.mean + at);
+  const auto deviation = hn::LoadU(floats, numbers.deviation + at);
+  if constexpr (division == Division::Correct) {
+    const auto share = divide_corrected(x, largest, hn::Set(floats, 1.0F / 255.0F));
+    return divide_corrected(hn::Sub(share, mean), deviation,
+                            hn::LoadU(floats, numbers.reciprocal + at));
+  } else {
+    return hn::Div(hn::Sub(hn::Div(x, largest), mean), deviation);
+  }
+}
+
+template <Division division>
+HWY_INLINE void normalize_as(const Numbers& numbers, std::int64_t count, float* out) {
+  const Floats floats;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(floats));
+  if (count >= lanes) {
+    for (std::int64_t i = 0; i < count; i += lanes) {
+      const auto at = std::min(i, count - lanes);
+      hn::StoreU(normalized<division>(numbers, at), floats, out + at);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto share = static_cast<float>(numbers.in[i]) / 255.0F;
+    const auto value = (share - numbers.mean[i]) / numbers.deviation[i];
+    std::memcpy(out + i, &value, sizeof(value));
+  }
+}
+
+void normalize(Division division, const Numbers& numbers, std::int64_t count, float* out) {
+#if HWY_NATIVE_FMA
+  if (division == Division::Correct) return normalize_as<Division::Correct>(numbers, count, out);
+#endif
+  static_cast<void>(division);
+  normalize_as<Division::Divide>(numbers, count, out);
+}
+
+/// The output may have any alignment.
+using UnalignedBits [[gnu::aligned(1), gnu::may_alias]] = std::uint16_t;
+
+template <typename Function>
+HWY_ATTR void narrow(const float* in, std::int64_t count, std::byte* out, Function function) {
+  auto* bits = reinterpret_cast<UnalignedBits*>(out);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) bits[i] = function(in[i]).bits;
+}
+
+/// Numbers that follow each other in the output, beginning with its `at`-th.
+HWY_ATTR void write_numbers(const Conversion& conversion, const Numbers& numbers,
+                            std::int64_t count, float* memory, std::byte* out, std::int64_t at) {
+  switch (conversion.format.type) {
+    case DataType::F16:
+      normalize(conversion.division, numbers, count, memory);
+      return narrow(memory, count, out + 2 * at, [](float value) { return to_float16(value); });
+    case DataType::BF16:
+      normalize(conversion.division, numbers, count, memory);
+      return narrow(memory, count, out + 2 * at, [](float value) { return to_bfloat16(value); });
+    default:
+      normalize(conversion.division, numbers, count, reinterpret_cast<float*>(out + 4 * at));
+  }
+}
+
+void convert_channels_last(const Window& window, const ImageView& image,
+                           const Conversion& conversion, const RowMemory& memory, std::byte* out) {
+  const auto count = window.size.width * image.channels;
+  for (std::int64_t y = 0; y < window.size.height; ++y) {
+    const auto* row = row_of(window, image, y, memory.row);
+    const Numbers numbers{row, conversion.mean.data(), conversion.deviation.data(),
+                          conversion.reciprocal.data()};
+    write_numbers(conversion, numbers, count, memory.floats, out, y * count);
+  }
+}
+
+void convert_channels_first(const Window& window, const ImageView& image,
+                            const Conversion& conversion, const RowMemory& memory, std::byte* out) {
+  const auto width = window.size.width;
+  for (std::int64_t y = 0; y < window.size.height; ++y) {
+    split_row(row_of(window, image, y, memory.row), width, image.channels, memory.channels, width);
+    for (std::int64_t c = 0; c < image.channels; ++c) {
+      const auto at = c * width;
+      const Numbers numbers{memory.channels + at, conversion.mean.data() + at,
+                            conversion.deviation.data() + at, conversion.reciprocal.data() + at};
+      write_numbers(conversion, numbers, width, memory.floats, out,
+                    (c * window.size.height + y) * width);
+    }
+  }
+}
+
+void split_window(const Window& window, const ImageView& image, const RowMemory& memory,
+                  std::uint8_t* out) {
+  const auto width = window.size.width;
+  for (std::int64_t y = 0; y < window.size.height; ++y) {
+    split_row(row_of(window, image, y, memory.row), width, image.channels, out + y * width,
+              window.size.height * width);
+  }
+}
+
+void convert_window(const Window& window, const ImageView& image, const Conversion& conversion,
+                    const RowMemory& memory, std::byte* out) {
+  const bool is_first = conversion.format.layout == Layout::ChannelsFirst && image.channels > 1;
+  if (conversion.format.type == DataType::U8) {
+    auto* bytes = reinterpret_cast<std::uint8_t*>(out);
+    if (is_first) return split_window(window, image, memory, bytes);
+    return copy_window(window, image, 0, window.size.height, bytes,
+                       static_cast<std::ptrdiff_t>(window.size.width * image.channels));
+  }
+  if (is_first) return convert_channels_first(window, image, conversion, memory, out);
+  convert_channels_last(window, image, conversion, memory, out);
+}
+
+}  // namespace
+}  // namespace lockstep::data::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::data {
+namespace {
+
+HWY_EXPORT(copy_window);
+HWY_EXPORT(convert_window);
+
+}  // namespace
+
+namespace kernels {
+
+void copy_window(const Window& window, const ImageView& image, std::int64_t first_row,
+                 std::int64_t row_count, std::uint8_t* out, std::ptrdiff_t out_row_bytes) {
+  HWY_DYNAMIC_DISPATCH(copy_window)(window, image, first_row, row_count, out, out_row_bytes);
+}
+
+void convert_window(const Window& window, const ImageView& image, const Conversion& conversion,
+                    const RowMemory& memory, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(convert_window)(window, image, conversion, memory, out);
+}
+
+}  // namespace kernels
+}  // namespace lockstep::data
+#endif  // HWY_ONCE
