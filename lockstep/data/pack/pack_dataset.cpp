@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/mapped_file.h"
-#include "lockstep/data/formats/image_file.h"
+#include "lockstep/data/formats/decode_image.h"
 
 namespace lockstep::data {
 namespace {
@@ -166,7 +166,8 @@ class PackDataset::RecordReader {
   void stored(std::size_t field, Sample& sample) {
     const auto count = number<std::uint64_t>();
     const auto* const data = bytes(count);
-    decode_image(pack_.where_, {data, static_cast<std::size_t>(count)}, field, sample);
+    decode_image({reinterpret_cast<const std::uint8_t*>(data), static_cast<std::size_t>(count)},
+                 pack_.where_, [&](ImageSize size) { return sample.write_image(field, size); });
   }
 
   const PackDataset& pack_;

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/sets/stored_files.h"
+#include "lockstep/data/sets/image_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -133,11 +133,18 @@ void append_field(std::string& record, const Sample& sample, std::size_t field) 
   }
 }
 
+const ImageFolder& as_files(const Dataset& set) {
+  if (const auto* const folder = dynamic_cast<const ImageFolder*>(&set)) return *folder;
+  throw Error(ErrorKind::Options,
+              "pack: stored files were asked for, and this set has no file for each picture",
+              "leave --as-stored out");
+}
+
 /// Turns samples into records, on several threads.
 class Encoder {
  public:
   Encoder(const Dataset& set, const PackOptions& options)
-      : set_(set), files_(options.stores_files ? stored_files(set) : nullptr) {
+      : set_(set), files_(options.stores_files ? &as_files(set) : nullptr) {
     for (int i = 0; i < std::max(1, options.threads); ++i) samples_.emplace_back(set.fields());
   }
 
@@ -186,7 +193,7 @@ class Encoder {
   }
 
   const Dataset& set_;
-  const StoredFiles* files_;
+  const ImageFolder* files_;  ///< where pictures stay the files that they are
   std::vector<Sample> samples_;
 };
 

@@ -1,0 +1,184 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/cli/byte_size.h"
+#include "lockstep/cli/choice.h"
+#include "lockstep/cli/command.h"
+#include "lockstep/cli/data_arguments.h"
+#include "lockstep/data/pack/pack_dataset.h"
+#include "lockstep/ui/table.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using data::PackDataset;
+using data::Split;
+
+struct Arguments {
+  DataArguments data;
+  std::string split = "all";
+  std::string output;
+  bool as_stored = false;
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  bool verify = false;
+};
+
+void add_split(CLI::App& app, Arguments& to) {
+  app.add_option("--split", to.split, "train, test or all")
+      ->type_name("NAME")
+      ->capture_default_str();
+}
+
+CLI::App* add_pack(CLI::App& app, Arguments& to) {
+  auto* pack = app.add_subcommand("pack", "turn a set into one file that processes share");
+  set_usage(*pack, "data pack [options]");
+  add_data_options(*pack, to.data);
+  add_split(*pack, to);
+  pack->add_option("--output", to.output,
+                   "the file, or a folder for NAME-SPLIT.pack [the cache, where it is found again]")
+      ->type_name("PATH");
+  pack->add_flag("--as-stored", to.as_stored,
+                 "keep JPEG and PNG files as they are: a smaller pack that is decoded when read");
+  pack->add_option("--threads", to.threads, "threads that decode")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  return pack;
+}
+
+CLI::App* add_info(CLI::App& app, Arguments& to) {
+  auto* info = app.add_subcommand("info", "what a set or a pack holds");
+  set_usage(*info, "data info [options]");
+  add_data_options(*info, to.data);
+  add_split(*info, to);
+  info->add_flag("--verify", to.verify, "read all of it, and check every byte that has a checksum");
+  return info;
+}
+
+std::vector<Split> splits_of(const Arguments& arguments, const std::string& where) {
+  const std::vector<std::string> choices{"train", "test", "all"};
+  check_choice(where + ": --split", arguments.split, choices);
+  if (arguments.split == "train") return {Split::Train};
+  if (arguments.split == "test") return {Split::Test};
+  return {Split::Train, Split::Test};
+}
+
+/// Sets on disk are found; a synthetic one is made up.
+data::FoundSet find(const std::string& name, Split split, const data::SetOptions& options) {
+  if (name != "synthetic") return data::find_set(name, split, options.data_dir);
+  return {.name = fmt::format("synthetic-{}", data::name_of(split)),
+          .files = {},
+          .read = [=] { return data::open_set(name, split, options); },
+          .verify = [] { return data::Verification{}; }};
+}
+
+/// Redraws one line while it takes long, on a terminal only.
+std::function<void(std::int64_t)> show_progress(const std::string& name) {
+  if (::isatty(STDERR_FILENO) == 0) return {};
+  return [name](std::int64_t done) { fmt::print(stderr, "\r{}: {} samples\033[K", name, done); };
+}
+
+fs::path output_path(const Arguments& arguments, const data::FoundSet& found,
+                     std::size_t number_of_splits) {
+  const fs::path output = arguments.output;
+  if (fs::is_directory(output)) return output / (found.name + ".pack");
+  if (number_of_splits == 1) return output;
+  throw Error(ErrorKind::Options,
+              fmt::format("data pack: --output: expected a folder for {} packs, found '{}'",
+                          number_of_splits, output.string()),
+              "make the folder first, or choose one with --split");
+}
+
+void pack_one(const data::FoundSet& found, const Arguments& arguments, const data::PackStore& store,
+              std::size_t number_of_splits) {
+  const data::PackRequest request{.stores_files = arguments.as_stored,
+                                  .threads = arguments.threads,
+                                  .progress = show_progress(found.name)};
+  const bool is_for_cache = arguments.output.empty();
+  const auto path =
+      is_for_cache ? store.path_of(found) : output_path(arguments, found, number_of_splits);
+  const auto pack =
+      is_for_cache ? store.find_or_make(found, request) : store.make(found, path, request);
+  if (request.progress) fmt::print(stderr, "\r\033[K");
+  fmt::print("{}: {} samples, {} bytes, {}\n", found.name, pack->size(), pack->file_bytes(),
+             path.string());
+}
+
+int pack(const Arguments& arguments) {
+  const auto options = set_options("data pack", arguments.data);
+  const auto splits = splits_of(arguments, "data pack");
+  const auto store = data::pack_store(options);
+  for (const auto split : splits) {
+    pack_one(find(arguments.data.dataset, split, options), arguments, store, splits.size());
+  }
+  return 0;
+}
+
+void print_info(const std::string& name, const data::Dataset& set) {
+  ui::Table table({name, ""});
+  table.add({"samples", std::to_string(set.size())});
+  for (const auto& field : set.fields()) table.add({"field", describe(field)});
+  if (!set.class_names().empty()) {
+    constexpr std::size_t kShown = 10;
+    const auto& names = set.class_names();
+    const std::vector<std::string> first(
+        names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
+    table.add({"classes", fmt::format("{}: {}{}", names.size(), fmt::join(first, ", "),
+                                      names.size() > kShown ? ", …" : "")});
+  }
+  if (const auto* const pack = dynamic_cast<const PackDataset*>(&set)) {
+    table.add(
+        {"pack", fmt::format("{} bytes, {}", pack->file_bytes(),
+                             pack->footer().stores_files ? "files as they were" : "decoded")});
+    table.add({"originals", pack->footer().is_verified ? "have their published checksums"
+                                                       : "not compared with published checksums"});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+/// Reads every sample: packs check their blocks, files are decoded.
+void read_all(const data::Dataset& set) {
+  data::Sample sample(set.fields());
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    sample.clear();
+    set.sample(i, sample);
+  }
+}
+
+int info(const Arguments& arguments) {
+  const auto options = set_options("data info", arguments.data);
+  const auto& name = arguments.data.dataset;
+  auto splits = splits_of(arguments, "data info");
+  if (name.ends_with(".pack")) splits = {Split::Train};  // a pack is one split
+  for (const auto split : splits) {
+    const auto set = data::open_set(name, split, options);
+    print_info(name.ends_with(".pack") ? name : fmt::format("{}-{}", name, data::name_of(split)),
+               *set);
+    if (arguments.verify) {
+      read_all(*set);
+      fmt::print("every sample was read\n");
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int data_command(const Invocation& invocation) {
+  CLI::App app("Data sets: what they hold, and packs of them.", "data");
+  set_usage(app, "data pack|info [options]");
+  app.require_subcommand(1);
+  Arguments arguments;
+  const auto* const packing = add_pack(app, arguments);
+  add_info(app, arguments);
+  if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
+  return packing->parsed() ? pack(arguments) : info(arguments);
+}
+
+}  // namespace lockstep::cli

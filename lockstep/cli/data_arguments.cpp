@@ -1,0 +1,66 @@
+#include "lockstep/cli/data_arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/strings.h"
+
+namespace lockstep::cli {
+namespace {
+
+/// "32x32x3" or "28x28" as height, width and channels.
+void parse_image_size(const std::string& where, const std::string& text,
+                      data::SyntheticOptions& to) {
+  std::vector<std::int64_t> numbers;
+  for (const auto part : split(text, 'x')) numbers.push_back(parse_integer(part).value_or(-1));
+  if (numbers.size() == 2) numbers.push_back(3);
+  const bool is_sound = numbers.size() == 3 && numbers[0] > 0 && numbers[1] > 0 && numbers[2] > 0;
+  if (!is_sound) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: --image-size: expected HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, "
+                            "found '{}'",
+                            where, text),
+                "--image-size 32x32x3");
+  }
+  to.height = numbers[0];
+  to.width = numbers[1];
+  to.channels = numbers[2];
+}
+
+}  // namespace
+
+void add_data_options(CLI::App& app, DataArguments& to) {
+  app.add_option("--dataset", to.dataset,
+                 fmt::format("{}, or the path of a .pack", fmt::join(data::set_names(), ", ")))
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--data-dir", to.data_dir,
+                 "the folder that holds the set [datasets; where Debian's packages put it]")
+      ->type_name("DIR");
+  app.add_option("--cache-path", to.cache_dir, "where packs are kept [the user's cache]")
+      ->type_name("DIR");
+  const auto* const group = "Synthetic data";
+  app.add_option("--size", to.synthetic.size, "samples of the synthetic set")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--classes", to.synthetic.classes, "classes of the synthetic set")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--image-size", to.image_size, "height, width and channels of its pictures")
+      ->group(group)
+      ->type_name("HxWxC")
+      ->capture_default_str();
+  app.add_option("--data-seed", to.synthetic.seed, "what it is made from")
+      ->group(group)
+      ->capture_default_str();
+}
+
+data::SetOptions set_options(const std::string& where, const DataArguments& written) {
+  data::SetOptions options{.data_dir = written.data_dir, .synthetic = written.synthetic};
+  parse_image_size(where, written.image_size, options.synthetic);
+  if (!written.cache_dir.empty()) options.cache_dir = written.cache_dir;
+  return options;
+}
+
+}  // namespace lockstep::cli

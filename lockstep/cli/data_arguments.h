@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/data/sets/catalog.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::cli {
+
+/// The options that say which data set is meant, as they are written.
+struct DataArguments {
+  std::string dataset = "fashion-mnist";
+  std::string data_dir;
+  std::string cache_dir;
+  data::SyntheticOptions synthetic;
+  std::string image_size = "32x32x3";  ///< of synthetic pictures
+};
+
+void add_data_options(CLI::App& app, DataArguments& to);
+
+/// Throws `Options` for a size that is none. `where` begins the message.
+data::SetOptions set_options(const std::string& where, const DataArguments& written);
+
+}  // namespace lockstep::cli
