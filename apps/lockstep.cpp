@@ -3,6 +3,6 @@
 
 int main(int argc, char** argv) {
   lockstep::open_missing_standard_streams();
-  return lockstep::cli::dispatch({argv + 1, argv + argc},
+  return lockstep::cli::dispatch(lockstep::cli::main_commands(), {argv + 1, argv + argc},
                                  lockstep::topology::Environment::of_this_process());
 }

@@ -10,6 +10,7 @@
 #include "lockstep/cli/byte_size.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/command.h"
+#include "lockstep/cli/hand_on.h"
 
 namespace lockstep::cli {
 namespace {
@@ -97,11 +98,21 @@ BenchCommOptions decide(const CommArguments& written) {
   return options;
 }
 
+/// For the help alone: `lockstep-data` does it.
+void add_data(CLI::App& app) {
+  app.add_subcommand("data", "load data, beside PyTorch's loader");
+}
+
 }  // namespace
 
 int bench(const Invocation& invocation) {
+  if (!invocation.arguments.empty() && invocation.arguments.front() == "data") {
+    auto arguments = invocation.arguments;
+    arguments.insert(arguments.begin(), "bench");
+    hand_on("lockstep-data", arguments, invocation.environment);
+  }
   CLI::App app("Measures this machine, beside the peers that are installed.", "bench");
-  set_usage(app, "bench launch|comm [options]");
+  set_usage(app, "bench launch|comm|data [options]");
   app.require_subcommand(1);
   BenchLaunchOptions launch_options;
   CommArguments comm_arguments;
@@ -109,6 +120,7 @@ int bench(const Invocation& invocation) {
   std::string folder;
   add_launch(app, launch_options, json_file);
   const auto* comm = add_comm(app, comm_arguments, json_file);
+  add_data(app);
   const auto* worker = add_comm_worker(app, folder);
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
 

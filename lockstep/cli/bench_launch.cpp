@@ -1,26 +1,16 @@
 #include "lockstep/cli/bench_launch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <memory>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 #include "lockstep/cli/bench_systems.h"
+#include "lockstep/cli/run_to_end.h"
 #include "lockstep/launch/start/find_program.h"
-#include "lockstep/launch/start/spawn.h"
 
 namespace lockstep::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Command {
   std::string work;
@@ -28,46 +18,6 @@ struct Command {
   std::vector<std::string> arguments;
   std::vector<Seconds> samples{};
 };
-
-struct Finished {
-  Seconds time{0};
-  std::string output;
-};
-
-/// Runs a command to its end and returns what it wrote. Throws `Io` where it fails.
-Finished run_to_end(const std::vector<std::string>& arguments,
-                    const topology::Environment& environment) {
-  auto pipe = make_pipe();
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  const std::unique_ptr<posix_spawn_file_actions_t, int (*)(posix_spawn_file_actions_t*)> guard(
-      &actions, ::posix_spawn_file_actions_destroy);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, pipe.write_end.get(), STDOUT_FILENO);
-
-  const auto strings = environment.to_strings();
-  const auto begin = Clock::now();
-  pid_t pid = 0;
-  errno =
-      ::posix_spawnp(&pid, arguments.front().c_str(), &actions, nullptr,
-                     launch::pointers_to(arguments).data(), launch::pointers_to(strings).data());
-  if (errno != 0) throw io_error("bench: start " + arguments.front());
-  pipe.write_end.reset();
-  Finished finished;
-  std::array<char, 4096> block;
-  ssize_t count = 0;
-  while ((count = ::read(pipe.read_end.get(), block.data(), block.size())) > 0) {
-    finished.output.append(block.data(), static_cast<std::size_t>(count));
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  finished.time = Clock::now() - begin;
-  if (status != 0) {
-    throw Error(ErrorKind::Io, fmt::format("bench: '{}' failed", fmt::join(arguments, " ")),
-                "run it by hand to see why");
-  }
-  return finished;
-}
 
 /// A launcher that starts fewer processes is faster: count them first.
 void verify_starts(std::vector<std::string> launcher, int instances,

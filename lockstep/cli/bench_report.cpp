@@ -27,13 +27,41 @@ std::string ratio_text(double ratio) {
   return ratio < 0.1 ? fmt::format("{:.2g}", ratio) : fmt::format("{:.2f}", ratio);
 }
 
-std::vector<std::string> cells_of(const BenchRow& row, bool with_bandwidth) {
+/// Columns that only some benchmarks have.
+struct OptionalColumns {
+  bool bandwidth = false;
+  bool images = false;
+};
+
+OptionalColumns columns_of(const std::vector<BenchRow>& rows) {
+  OptionalColumns columns;
+  for (const auto& row : rows) {
+    columns.bandwidth |= row.transfer.has_value();
+    columns.images |= row.images_per_second.has_value();
+  }
+  return columns;
+}
+
+std::vector<std::string> headings_of(const OptionalColumns& columns) {
+  std::vector<std::string> headings{"work", "system", "median", "p99"};
+  if (columns.bandwidth) headings.emplace_back("bus bandwidth");
+  if (columns.images) headings.emplace_back("images/s");
+  headings.emplace_back("lockstep / peer");
+  if (columns.images) headings.emplace_back("speed-up");
+  return headings;
+}
+
+std::vector<std::string> cells_of(const BenchRow& row, const OptionalColumns& columns) {
   std::vector<std::string> cells{row.work, row.system, to_text(row.timing.median),
                                  to_text(row.timing.p99)};
-  if (with_bandwidth) {
+  if (columns.bandwidth) {
     cells.push_back(row.transfer ? fmt::format("{:.3g} GB/s", row.transfer->bus_gb_s) : "");
   }
+  if (columns.images) {
+    cells.push_back(row.images_per_second ? fmt::format("{:.0f}", *row.images_per_second) : "");
+  }
   cells.push_back(row.ratio ? ratio_text(*row.ratio) : "");
+  if (columns.images) cells.push_back(row.ratio ? fmt::format("{:.3g}x", 1 / *row.ratio) : "");
   return cells;
 }
 
@@ -48,6 +76,7 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
     json["instances"] = row.transfer->instances;
     json["bus_gb_s"] = row.transfer->bus_gb_s;
   }
+  if (row.images_per_second) json["images_per_second"] = *row.images_per_second;
   if (row.ratio) json["ratio"] = *row.ratio;
   return json;
 }
@@ -65,13 +94,9 @@ Timing summarize(std::vector<Seconds> samples) {
 }
 
 std::string BenchReport::to_table() const {
-  const bool with_bandwidth = std::any_of(
-      rows.begin(), rows.end(), [](const BenchRow& row) { return row.transfer.has_value(); });
-  std::vector<std::string> headings{"work", "system", "median", "p99"};
-  if (with_bandwidth) headings.emplace_back("bus bandwidth");
-  headings.emplace_back("lockstep / peer");
-  ui::Table table(std::move(headings));
-  for (const auto& row : rows) table.add(cells_of(row, with_bandwidth));
+  const auto columns = columns_of(rows);
+  ui::Table table(headings_of(columns));
+  for (const auto& row : rows) table.add(cells_of(row, columns));
   return table.to_string();
 }
 

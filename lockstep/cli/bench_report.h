@@ -34,6 +34,7 @@ struct BenchRow {
   Timing timing;
   std::optional<double> ratio{};  ///< lockstep's median over this peer's: below 1 we are ahead
   std::optional<Transfer> transfer{};
+  std::optional<double> images_per_second{};  ///< for the rows that load data
 };
 
 /// The results of one `lockstep bench …`, with what they were measured on.
@@ -41,7 +42,7 @@ struct BenchReport {
   std::string name;
   std::vector<BenchRow> rows;
 
-  /// The bus bandwidth has a column where there is a row with a transfer.
+  /// Bus bandwidth and images/s have a column where there is a row with one.
   std::string to_table() const;
   /// Host, processor, cores, compiler, flags and commit go along, so that a number can be placed
   /// later.

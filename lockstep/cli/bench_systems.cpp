@@ -21,20 +21,14 @@ struct Peer {
   const char* packages;
 };
 
-/// The program of ours that uses a peer. It is beside `bin`, in the build as where it is installed.
-std::string peer_program(const char* name) {
-  const auto bin = std::filesystem::path(own_program()).parent_path();
-  return bin.parent_path() / "libexec" / "lockstep" / name;
-}
-
 std::vector<Peer> known_peers() {
   return {{{"gloo",
             // Unbound, as torchrun would start it: bound to one core its two threads are in each
             // other's way.
             {own_program(), "run", "--bind", "none", "--num-instances"},
-            {peer_program("lockstep-bench-gloo")}},
+            {libexec_program("lockstep-bench-gloo")}},
            "libgloo-dev"},
-          {{"mpi", mpirun_launcher(), {peer_program("lockstep-bench-mpi")}},
+          {{"mpi", mpirun_launcher(), {libexec_program("lockstep-bench-mpi")}},
            "libopenmpi-dev openmpi-bin"}};
 }
 
@@ -72,6 +66,11 @@ Error not_here(const Peer& peer, const std::string& program) {
 }
 
 }  // namespace
+
+std::string libexec_program(const char* name) {
+  const auto bin = std::filesystem::path(own_program()).parent_path();
+  return bin.parent_path() / "libexec" / "lockstep" / name;
+}
 
 BenchSystems find_systems(const std::optional<std::vector<std::string>>& against,
                           const topology::Environment& environment) {

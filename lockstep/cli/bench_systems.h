@@ -30,6 +30,9 @@ BenchSystems find_systems(const std::optional<std::vector<std::string>>& against
 /// This program's own file.
 std::string own_program();
 
+/// A program of ours that uses a peer. It is beside `bin`, in the build as where it is installed.
+std::string libexec_program(const char* name);
+
 /// `mpirun …`, to be followed by the number of processes and a program.
 std::vector<std::string> mpirun_launcher();
 

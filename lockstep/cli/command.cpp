@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 
@@ -14,29 +13,22 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::array kCommands{
-    Command{"run", "start a program in many instances and watch over them", run},
-    Command{"bench", "measure this machine: launch, comm", bench},
-    Command{"doctor", "what this build and this machine offer", doctor},
-    Command{"version", "print the version", version},
-};
-
-std::string overview() {
+std::string overview(std::span<const Command> commands) {
   std::string text =
       "Distributed data-parallel training for C++ on libtorch.\n\n"
       "Usage: lockstep COMMAND [options]\n\nCommands:\n";
-  for (const auto& command : kCommands) {
+  for (const auto& command : commands) {
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);
   }
   return text + "\n'lockstep COMMAND --help' tells the options of each.\n";
 }
 
-Command find_command(const std::string& name) {
-  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+Command find_command(std::span<const Command> commands, const std::string& name) {
+  const auto found = std::find_if(commands.begin(), commands.end(),
                                   [&](const Command& command) { return command.name == name; });
-  if (found != kCommands.end()) return *found;
+  if (found != commands.end()) return *found;
   std::vector<std::string> names;
-  for (const auto& command : kCommands) names.emplace_back(command.name);
+  for (const auto& command : commands) names.emplace_back(command.name);
   const auto meant = closest(name, names);
   throw Error(
       ErrorKind::Options,
@@ -44,18 +36,19 @@ Command find_command(const std::string& name) {
       meant ? "lockstep " + *meant : "lockstep --help");
 }
 
-int run_command(std::vector<std::string> arguments, topology::Environment environment) {
+int run_command(std::span<const Command> commands, std::vector<std::string> arguments,
+                topology::Environment environment) {
   if (arguments.empty()) {
-    std::fputs(overview().c_str(), stderr);
+    std::fputs(overview(commands).c_str(), stderr);
     return exit_code(ErrorKind::Options);
   }
   const auto name = arguments.front();
   arguments.erase(arguments.begin());
   if (name == "--help" || name == "-h" || name == "help") {
-    std::fputs(overview().c_str(), stdout);
+    std::fputs(overview(commands).c_str(), stdout);
     return 0;
   }
-  const auto command = find_command(name == "--version" ? "version" : name);
+  const auto command = find_command(commands, name == "--version" ? "version" : name);
   return command.run({std::move(arguments), std::move(environment)});
 }
 
@@ -90,10 +83,6 @@ void set_usage(CLI::App& app, const std::string& usage) {
   app.formatter(std::move(formatter));
 }
 
-std::span<const Command> commands() {
-  return kCommands;
-}
-
 int report_errors(const std::function<int()>& function) {
   try {
     return function();
@@ -106,9 +95,10 @@ int report_errors(const std::function<int()>& function) {
   }
 }
 
-int dispatch(std::vector<std::string> arguments, topology::Environment environment) {
+int dispatch(std::span<const Command> commands, std::vector<std::string> arguments,
+             topology::Environment environment) {
   return report_errors([&] {
-    const int code = run_command(std::move(arguments), std::move(environment));
+    const int code = run_command(commands, std::move(arguments), std::move(environment));
     if (code == 0 && std::fflush(stdout) != 0) throw io_error("standard output");
     return code;
   });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,13 @@ struct Command {
 int report_errors(const std::function<int()>& function);
 
 /// Runs the subcommand that the arguments name. Prints errors, returns the exit code, never throws.
-int dispatch(std::vector<std::string> arguments, topology::Environment environment);
+int dispatch(std::span<const Command> commands, std::vector<std::string> arguments,
+             topology::Environment environment);
+
+/// The subcommands of `lockstep`.
+std::span<const Command> main_commands();
+/// Those of `lockstep-data`, which `lockstep` hands on to it.
+std::span<const Command> data_commands();
 
 /// The line of the help that shows how the subcommand is called, behind "lockstep ".
 void set_usage(CLI::App& app, const std::string& usage);
@@ -47,6 +54,8 @@ Parsed parse(CLI::App& app, const std::vector<std::string>& arguments);
 
 int run(const Invocation& invocation);
 int bench(const Invocation& invocation);
+int bench_data_command(const Invocation& invocation);
+int data_command(const Invocation& invocation);
 int doctor(const Invocation& invocation);
 int version(const Invocation& invocation);
 

@@ -189,7 +189,9 @@ std::shared_ptr<const PackDataset> PackDataset::open(std::string where,
       new PackDataset(std::move(where), bytes, std::move(owner), std::move(footer)));
   pack->records_ = bytes.subspan(kPackRecordsOffset, preamble.records_bytes);
   pack->checksums_ = table_in(pack->where_, bytes, pack->footer_.blocks, "checksums of blocks");
-  pack->begins_ = table_in(pack->where_, bytes, pack->footer_.index, "an index");
+  if (pack->footer_.record_bytes == 0) {
+    pack->begins_ = table_in(pack->where_, bytes, pack->footer_.index, "an index");
+  }
   pack->check_tables();
   pack->is_good_ = std::vector<std::atomic<bool>>(pack->checksums_.size());
   return pack;

@@ -1,0 +1,246 @@
+#include "lockstep/cli/bench_data_peers.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/strings.h"
+#include "lockstep/cli/bench_systems.h"
+#include "lockstep/cli/run_to_end.h"
+#include "lockstep/data/sampling/permutation.h"
+#include "lockstep/data/transform/transform.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// Pictures that torch is given at most: reading them is not what is measured.
+constexpr std::int64_t kMostPictures = 20'000;
+/// Pictures whose results are compared.
+constexpr std::int64_t kChecked = 16;
+constexpr int kTorchRounds = 3;
+
+/// Lets threads call `work(thread, sample)` for samples in random order, and returns the time that
+/// all together take for a batch.
+template <typename Work>
+Seconds time_batches(const data::Dataset& set, int threads, std::int64_t batch_size, Seconds time,
+                     const Work& work) {
+  const data::Permutation order(7, 0, set.size());
+  std::atomic<std::int64_t> batches{0};
+  const auto start = Clock::now();
+  {
+    std::vector<std::jthread> running;
+    for (int thread = 0; thread < threads; ++thread) {
+      running.emplace_back([&, thread] {
+        while (Clock::now() - start < time) {
+          const auto batch = batches++;
+          for (std::int64_t i = 0; i < batch_size; ++i) {
+            work(thread, i, order((batch * batch_size + i) % set.size()));
+          }
+        }
+      });
+    }
+  }
+  return Seconds(Clock::now() - start) / static_cast<double>(batches.load());
+}
+
+std::vector<data::Sample> samples_for(const data::Dataset& set, int threads) {
+  return std::vector<data::Sample>(static_cast<std::size_t>(threads), data::Sample(set.fields()));
+}
+
+/// A Python that has torch and torchvision; the first on the PATH, or the system's own.
+std::string find_python(const topology::Environment& environment) {
+  const std::string has_torch =
+      "import importlib.util as u, sys; "
+      "sys.exit(not all(map(u.find_spec, ('torch', 'torchvision', 'PIL'))))";
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    try {
+      run_to_end({python, "-c", has_torch}, environment);
+      return python;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  throw Error(ErrorKind::Unavailable,
+              "bench data: --against torch: expected a python3 with torch, torchvision and Pillow",
+              "apt-get install python3-torch python3-torchvision");
+}
+
+/// Fixed-size pictures as one file of pixels, for numpy.
+void write_pictures(const data::Dataset& set, std::size_t field, const fs::path& path) {
+  std::ofstream file(path, std::ios::binary);
+  data::Sample sample(set.fields());
+  const auto bytes = static_cast<std::streamsize>(bytes_of(set.fields()[field]));
+  for (std::int64_t i = 0; i < std::min(set.size(), kMostPictures); ++i) {
+    set.sample(i, sample);
+    file.write(reinterpret_cast<const char*>(sample.data(field)), bytes);
+  }
+  if (!file.flush()) throw io_error(path);
+}
+
+std::string source_folder(const BenchDataOptions& options) {
+  const auto train = options.set.data_dir / "train";
+  return fs::exists(train) ? train.string() : options.set.data_dir.string();
+}
+
+/// What the script is to do.
+nlohmann::json job_of(const BenchDataOptions& options, const data::Field& image,
+                      const fs::path& folder) {
+  const bool any_size = image.kind == data::FieldKind::AnySizeImage;
+  const auto standard = pipeline_of(LoadWork::Standard, image);
+  nlohmann::json job{{"folder", any_size ? source_folder(options) : ""},
+                     {"images", folder / "pictures"},
+                     {"height", image.shape[0]},
+                     {"width", image.shape[1]},
+                     {"channels", image.shape[2]},
+                     {"batch_size", options.batch_size},
+                     {"workers", {0, 1, 2, 4}},
+                     {"rounds", kTorchRounds},
+                     {"seconds", 2.0},
+                     {"checked", kChecked},
+                     {"pipelines", nlohmann::json::array()},
+                     {"check", nlohmann::json::object()}};
+  for (const auto& step : standard.steps) {
+    if (const auto* const crop = std::get_if<data::RandomCrop>(&step)) {
+      job["padding"] = crop->padding;
+    } else if (const auto* const resized = std::get_if<data::RandomResizedCrop>(&step)) {
+      job["crop"] = {resized->height, resized->width};
+    } else if (const auto* const normalize = std::get_if<data::Normalize>(&step)) {
+      job["mean"] = normalize->mean;
+      job["std"] = normalize->deviation;
+    }
+  }
+  for (const auto work : options.works) {
+    job["pipelines"].push_back(name_of(work));
+    job["check"][std::string(name_of(work))] = folder / fmt::format("check-{}", name_of(work));
+  }
+  return job;
+}
+
+/// The largest difference between ours and torch's numbers.
+template <typename T>
+double largest_difference(const std::string& theirs, const std::vector<std::byte>& ours) {
+  double largest = 0;
+  for (std::size_t i = 0; i + sizeof(T) <= ours.size(); i += sizeof(T)) {
+    T a{};
+    T b{};
+    std::memcpy(&a, theirs.data() + i, sizeof a);
+    std::memcpy(&b, ours.data() + i, sizeof b);
+    largest = std::max(largest, std::abs(static_cast<double>(a) - static_cast<double>(b)));
+  }
+  return largest;
+}
+
+void check_against_torch(LoadWork work, const data::Dataset& set, std::size_t field,
+                         const std::string& theirs) {
+  const data::Transform transform(pipeline_without_chance(work, set.fields()[field]),
+                                  set.fields()[field]);
+  const auto each = bytes_of(transform.output_field());
+  std::vector<std::byte> ours(each * kChecked);
+  data::Sample sample(set.fields());
+  data::Scratch scratch;
+  for (std::int64_t i = 0; i < kChecked; ++i) {
+    set.sample(i, sample);
+    transform.apply(sample.image(field), {}, scratch,
+                    ours.data() + static_cast<std::size_t>(i) * each);
+  }
+  const bool is_same_size = theirs.size() == ours.size();
+  const bool is_u8 = transform.output_field().type == DataType::U8;
+  const auto difference = !is_same_size ? 0
+                          : is_u8       ? largest_difference<std::uint8_t>(theirs, ours)
+                                        : largest_difference<float>(theirs, ours);
+  if (is_same_size && difference <= (is_u8 ? 1.0 : 1e-6)) return;
+  throw Error(ErrorKind::Bug,
+              fmt::format("bench data: {}: expected {} bytes as torchvision makes them, found {} "
+                          "with a largest difference of {}",
+                          name_of(work), theirs.size(), ours.size(), difference));
+}
+
+LoadWork work_named(const std::string& name) {
+  const auto found = std::find_if(std::begin(kLoadWorks), std::end(kLoadWorks),
+                                  [&](LoadWork work) { return name_of(work) == name; });
+  if (found != std::end(kLoadWorks)) return *found;
+  throw Error(ErrorKind::Bug, fmt::format("bench data: the peer measured '{}'", name));
+}
+
+std::vector<TorchResult> parse_results(const std::string& output) {
+  std::vector<TorchResult> results;
+  for (const auto line : split(output, '\n')) {
+    if (line.empty()) continue;
+    const auto json = nlohmann::json::parse(line);
+    TorchResult result{work_named(json.at("pipeline")), json.at("workers"), {}};
+    for (const double seconds : json.at("seconds_per_batch")) {
+      result.per_batch.emplace_back(seconds);
+    }
+    if (!result.per_batch.empty()) results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace
+
+Seconds copy_batch(const data::Dataset& set, int threads, std::int64_t batch_size, Seconds time) {
+  const auto field = data::position_of("image", set.fields());
+  const auto bytes = bytes_of(set.fields()[field]);
+  auto samples = samples_for(set, threads);
+  // Several batches each, as a loader has: what is written does not stay in the cache either.
+  constexpr std::int64_t kBatches = 4;
+  const auto room = static_cast<std::size_t>(batch_size * kBatches) * bytes;
+  std::vector<std::vector<std::byte>> memory(static_cast<std::size_t>(threads));
+  for (auto& own : memory) own.resize(room);
+  std::vector<std::size_t> next(static_cast<std::size_t>(threads) * 8);  // a cache line each
+  return time_batches(set, threads, batch_size, time,
+                      [&](int thread, std::int64_t /*position*/, std::int64_t index) {
+                        const auto own = static_cast<std::size_t>(thread);
+                        set.sample(index, samples[own]);
+                        auto& at = next[own * 8];
+                        std::memcpy(memory[own].data() + at, samples[own].data(field), bytes);
+                        at = at + 2 * bytes <= room ? at + bytes : 0;
+                      });
+}
+
+Seconds decode_batch(const data::Dataset& folder, int threads, std::int64_t batch_size,
+                     Seconds time) {
+  auto samples = samples_for(folder, threads);
+  return time_batches(folder, threads, batch_size, time,
+                      [&](int thread, std::int64_t /*position*/, std::int64_t index) {
+                        folder.sample(index, samples[static_cast<std::size_t>(thread)]);
+                      });
+}
+
+std::vector<TorchResult> measure_torch(const BenchDataOptions& options, const data::Dataset& set,
+                                       const fs::path& folder,
+                                       const topology::Environment& environment) {
+  const auto script = libexec_program("torch_loader.py");
+  if (!fs::exists(script)) {
+    throw Error(
+        ErrorKind::Unavailable,
+        fmt::format("bench data: --against torch: expected the script {}, which is not here",
+                    script),
+        "build with -DLOCKSTEP_BUILD_BENCHMARKS=ON");
+  }
+  const auto python = find_python(environment);
+  const auto field = data::position_of("image", set.fields());
+  const auto job = job_of(options, set.fields()[field], folder);
+  const bool any_size = set.fields()[field].kind == data::FieldKind::AnySizeImage;
+  if (!any_size) write_pictures(set, field, folder / "pictures");
+  write_file(folder / "job.json", job.dump());
+  const auto finished = run_to_end({python, script, folder / "job.json"}, environment);
+  for (const auto work : options.works) {
+    if (any_size) continue;
+    check_against_torch(work, set, field, read_file(job["check"][std::string(name_of(work))]));
+  }
+  return parse_results(finished.output);
+}
+
+}  // namespace lockstep::cli

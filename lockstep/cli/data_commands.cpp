@@ -1,0 +1,20 @@
+#include <array>
+
+#include "lockstep/cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array kCommands{
+    Command{"data", "data sets: what they hold, and packs of them", data_command},
+    Command{"bench", "measure loading", bench_data_command},
+    Command{"version", "print the version", version},
+};
+
+}  // namespace
+
+std::span<const Command> data_commands() {
+  return kCommands;
+}
+
+}  // namespace lockstep::cli
