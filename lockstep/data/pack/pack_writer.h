@@ -11,8 +11,8 @@
 namespace lockstep::data {
 
 struct PackOptions {
-  std::string name;         ///< what messages call the set
-  std::string fingerprint;  ///< of the originals
+  std::string name{};         ///< what messages call the set
+  std::string fingerprint{};  ///< of the originals
   bool is_verified = false;
   /// Keep pictures as the files that they are, where the set has files; they are decoded whenever
   /// they are read. Else they are decoded now, and never again.
