@@ -56,6 +56,24 @@ void run(benchmark::State& state, const Pictures& pictures, const Pipeline& pipe
   state.SetItemsProcessed(state.iterations());
 }
 
+/// What `none` is measured by.
+void copy(benchmark::State& state) {
+  const Pictures pictures{{32, 32}};
+  const auto bytes = pictures.bytes();
+  const auto count = kBytesInRotation / bytes;
+  const auto pixels = noise(count * bytes);
+  std::vector<std::byte> out(128 * bytes);
+  std::uint64_t sample = 0;
+  for (auto _ : state) {
+    std::memcpy(out.data() + sample % 128 * bytes, pixels.data() + sample * 7919 % count * bytes,
+                bytes);
+    benchmark::ClobberMemory();
+    ++sample;
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(copy);
+
 const Pictures kCifar{{32, 32}};
 const Pictures kMnist{{28, 28}, 1};
 const Pictures kPhoto{{375, 500}, 3, true};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace lockstep::data {
 namespace {
@@ -138,12 +137,15 @@ ImageSize with_shorter_side(ImageSize size, std::int64_t shorter) noexcept {
   return {shorter * size.height / size.width, shorter};
 }
 
-Decisions decide(const Pipeline& pipeline, ImageSize size, const Draws& draws) {
-  Decisions decisions{};
-  for (std::size_t i = 0; i < pipeline.steps.size(); ++i) {
-    const Decide decide_step{size, static_cast<std::uint16_t>(i), draws};
-    decisions[i] = std::visit(decide_step, pipeline.steps[i]);
-    size = decisions[i].size;
+StepDecision decide_step(const Step& step, std::size_t place, ImageSize size, const Draws& draws) {
+  return std::visit(Decide{size, static_cast<std::uint16_t>(place), draws}, step);
+}
+
+std::vector<StepDecision> decide(const Pipeline& pipeline, ImageSize size, const Draws& draws) {
+  std::vector<StepDecision> decisions;
+  for (const auto& step : pipeline.steps) {
+    decisions.push_back(decide_step(step, decisions.size(), size, draws));
+    size = decisions.back().size;
   }
   return decisions;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/data/image.h"
 #include "lockstep/data/sampling/draws.h"
@@ -18,13 +19,11 @@ struct StepDecision {
   bool operator==(const StepDecision&) const = default;
 };
 
-/// One for each step of the pipeline; those after its last step are as constructed.
-using Decisions = std::array<StepDecision, kMostSteps>;
-
-/// Makes every random decision about one picture, apart from its pixels: a function of its
-/// arguments alone, so that whoever works on the pixels, a processor or a GPU, does the same.
+/// Makes the random decision of one step about one picture, apart from its pixels: a function of
+/// its arguments alone, so that whoever works on the pixels, a processor or a GPU, does the same.
+/// `place` is the index of the step in its pipeline, `size` that of the picture before the step.
 ///
-/// The i-th step draws at place i. What each draws, by the number of the draw:
+/// What a step draws at its place, by the number of the draw:
 ///   random-crop              0 row, 1 column
 ///   random-horizontal-flip   0 flips where unit < probability
 ///   random-resized-crop      4t.. area, ratio, row, column of try t, t < 10
@@ -33,8 +32,11 @@ using Decisions = std::array<StepDecision, kMostSteps>;
 /// The arithmetic is on integers and on doubles with + - * / and sqrt, which IEEE 754 rounds in one
 /// way only; no contraction, no other function of libm: the same decisions on every machine.
 ///
-/// The pipeline must have passed the checks of `Transform`.
-Decisions decide(const Pipeline& pipeline, ImageSize size, const Draws& draws);
+/// The step must have passed the checks of `Transform`.
+StepDecision decide_step(const Step& step, std::size_t place, ImageSize size, const Draws& draws);
+
+/// The decisions of all steps, one after the other.
+std::vector<StepDecision> decide(const Pipeline& pipeline, ImageSize size, const Draws& draws);
 
 /// The size that `ResizeShorter` gives a picture.
 ImageSize with_shorter_side(ImageSize size, std::int64_t shorter) noexcept;

@@ -1,5 +1,6 @@
 #include "lockstep/data/transform/resize_kernels.h"
 
+#include <algorithm>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +19,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kFraction = 22;
 constexpr std::int32_t kHalf = 1 << (kFraction - 1);
 
-enum class Weights { High, HighAndLow };
+/// Two rows at a time: what the plan says is loaded once for both.
+struct TwoRows {
+  const std::uint8_t* in0;
+  const std::uint8_t* in1;
+};
 
 /// What is left of a row when no vector fits: the same sums, byte by byte.
 void make_last_bytes(const ColumnPlan::RowPair* pair, const ColumnPlan::RowPair* end,
@@ -53,7 +58,6 @@ std::uint8_t sum_lane(const std::uint8_t* row, const RowPlan::Step* step, const 
   return static_cast<std::uint8_t>(sum >> kFraction);
 }
 
-template <Weights weights>
 void resize_row(const RowPlan& plan, const std::uint8_t* in, std::uint8_t* out) {
   const auto* step = plan.steps.data();
   for (const auto end : plan.ends) {
@@ -66,7 +70,13 @@ void resize_row(const RowPlan& plan, const std::uint8_t* in, std::uint8_t* out) 
   }
 }
 
-template <Weights weights>
+template <WeightBits bits>
+void resize_two_rows(const RowPlan& plan, TwoRows rows, std::uint8_t* out0, std::uint8_t* out1) {
+  resize_row(plan, rows.in0, out0);
+  resize_row(plan, rows.in1, out1);
+}
+
+template <WeightBits bits>
 void make_row(const ColumnPlan::RowPair* pair, const ColumnPlan::RowPair* end,
               kernels::ConstRows in, std::int64_t row_length, std::uint8_t* out) {
   make_last_bytes(pair, end, in, 0, row_length, out);
@@ -99,6 +109,13 @@ HWY_INLINE IntsVector add_products(ShortsVector a, ShortsVector b, IntsVector su
 #endif
 }
 
+/// What sums of both halves of the weights come to, without its fraction.
+template <WeightBits bits>
+HWY_INLINE IntsVector level_of(IntsVector high, IntsVector low) {
+  if constexpr (bits != WeightBits::All22) return hn::ShiftRight<kFraction - 8>(high);
+  return hn::ShiftRight<kFraction>(hn::Add(hn::ShiftLeft<8>(high), low));
+}
+
 /// A load for each block of a vector.
 HWY_INLINE BytesVector load_blocks(const std::uint8_t* row, const std::int32_t* offsets) {
   const hn::FixedTag<std::uint8_t, 16> block;
@@ -118,36 +135,37 @@ HWY_INLINE BytesVector load_blocks(const std::uint8_t* row, const std::int32_t* 
 #endif
 }
 
-/// The blocks from `block` on, as many as a vector has.
-template <Weights weights>
-HWY_INLINE IntsVector sum_of_steps(const std::uint8_t* row, const RowPlan::Step* step,
-                                   const RowPlan::Step* end, std::size_t block) {
-  const Bytes bytes;
+template <WeightBits bits>
+HWY_INLINE void add_step(const std::uint8_t* row, const RowPlan::Step& step, std::size_t block,
+                         IntsVector& high, IntsVector& low) {
   const Shorts shorts;
-  const Ints ints;
-  auto high = hn::Zero(ints);
-  auto low = hn::Set(ints, kHalf);
-  for (; step != end; ++step) {
-    const auto picks = hn::LoadU(bytes, step->picks.data() + 16 * block);
-    const auto pixels = hn::BitCast(
-        shorts, hn::TableLookupBytesOr0(load_blocks(row, step->offsets.data() + block), picks));
-    high = add_products(pixels, hn::LoadU(shorts, &step->high[4 * block].first), high);
-    if constexpr (weights == Weights::HighAndLow) {
-      low = add_products(pixels, hn::LoadU(shorts, &step->low[4 * block].first), low);
-    }
+  const auto picks = hn::LoadU(Bytes(), step.picks.data() + 16 * block);
+  const auto pixels = hn::BitCast(
+      shorts, hn::TableLookupBytesOr0(load_blocks(row, step.offsets.data() + block), picks));
+  high = add_products(pixels, hn::LoadU(shorts, &step.high[4 * block].first), high);
+  if constexpr (bits == WeightBits::All22) {
+    low = add_products(pixels, hn::LoadU(shorts, &step.low[4 * block].first), low);
   }
-  return hn::Add(hn::ShiftLeft<8>(high), low);
 }
 
-/// The four bytes of each block of a group, into 16 bytes.
-template <Weights weights>
-HWY_INLINE void make_group(const std::uint8_t* row, const RowPlan::Step* step,
-                           const RowPlan::Step* end, std::uint8_t* out) {
+/// The four bytes of each block of a group, into 16 bytes for each row.
+template <WeightBits bits>
+HWY_INLINE void make_group(TwoRows rows, const RowPlan::Step* begin, const RowPlan::Step* end,
+                           std::uint8_t* out0, std::uint8_t* out1) {
   constexpr std::size_t kVectorBlocks = hn::MaxLanes(Bytes()) / 16;
+  const Ints ints;
   const hn::Rebind<std::uint8_t, Ints> narrow;
   for (std::size_t block = 0; block < RowPlan::kBlocks; block += kVectorBlocks) {
-    const auto sum = sum_of_steps<weights>(row, step, end, block);
-    hn::StoreU(hn::DemoteTo(narrow, hn::ShiftRight<kFraction>(sum)), narrow, out + 4 * block);
+    auto high0 = hn::Set(ints, kHalf >> 8);
+    auto high1 = high0;
+    auto low0 = hn::Zero(ints);
+    auto low1 = low0;
+    for (const auto* step = begin; step != end; ++step) {
+      add_step<bits>(rows.in0, *step, block, high0, low0);
+      add_step<bits>(rows.in1, *step, block, high1, low1);
+    }
+    hn::StoreU(hn::DemoteTo(narrow, level_of<bits>(high0, low0)), narrow, out0 + 4 * block);
+    hn::StoreU(hn::DemoteTo(narrow, level_of<bits>(high1, low1)), narrow, out1 + 4 * block);
   }
 }
 
@@ -159,19 +177,23 @@ HWY_INLINE void close_gaps(const std::uint8_t* group, std::uint8_t* out) {
   hn::StoreU(hn::TableLookupBytesOr0(hn::LoadU(block, group), hn::Load(block, kPicks)), block, out);
 }
 
-template <Weights weights>
-HWY_INLINE void resize_row(const RowPlan& plan, const std::uint8_t* in, std::uint8_t* out) {
+template <WeightBits bits>
+HWY_INLINE void resize_two_rows(const RowPlan& plan, TwoRows rows, std::uint8_t* out0,
+                                std::uint8_t* out1) {
   const auto* step = plan.steps.data();
+  std::int64_t at = 0;
   for (const auto end : plan.ends) {
     const auto* group_end = plan.steps.data() + end;
     if (plan.lanes_used == 4) {
-      make_group<weights>(in, step, group_end, out);
-      out += 16;
+      make_group<bits>(rows, step, group_end, out0 + at, out1 + at);
+      at += 16;
     } else {
-      alignas(16) std::uint8_t group[16];
-      make_group<weights>(in, step, group_end, group);
-      close_gaps(group, out);
-      out += 12;
+      alignas(16) std::uint8_t group0[16];
+      alignas(16) std::uint8_t group1[16];
+      make_group<bits>(rows, step, group_end, group0, group1);
+      close_gaps(group0, out0 + at);
+      close_gaps(group1, out1 + at);
+      at += 12;
     }
     step = group_end;
   }
@@ -212,21 +234,40 @@ HWY_INLINE void add_rows(ShortsVector of0, ShortsVector of1, ShortsVector of2, S
   sums.of3 = add_products(of3, factors, sums.of3);
 }
 
-HWY_INLINE IntsVector total(IntsVector high, IntsVector low) {
-  return hn::Add(hn::ShiftLeft<8>(high), low);
+/// The same with weights of 8 bits: products and sums fit into 16 bits, and no pairs are needed.
+HWY_INLINE BytesVector make_bytes_in_shorts(const ColumnPlan::RowPair* pair,
+                                            const ColumnPlan::RowPair* end, kernels::ConstRows in,
+                                            std::int64_t x) {
+  const Bytes bytes;
+  const hn::Repartition<std::uint16_t, Bytes> words;
+  const auto low_byte = hn::Set(words, 0xff);
+  auto even = hn::Set(words, 128);
+  auto odd = even;
+  for (; pair != end; ++pair) {
+    const auto a = hn::BitCast(words, hn::LoadU(bytes, in.data + pair->first * in.row_bytes + x));
+    const auto b = hn::BitCast(words, hn::LoadU(bytes, in.data + pair->second * in.row_bytes + x));
+    const auto factor_a = hn::Set(words, static_cast<std::uint16_t>(pair->high.first >> 6));
+    const auto factor_b = hn::Set(words, static_cast<std::uint16_t>(pair->high.second >> 6));
+    even = hn::Add(even, hn::Mul(hn::And(a, low_byte), factor_a));
+    even = hn::Add(even, hn::Mul(hn::And(b, low_byte), factor_b));
+    odd = hn::Add(odd, hn::Mul(hn::ShiftRight<8>(a), factor_a));
+    odd = hn::Add(odd, hn::Mul(hn::ShiftRight<8>(b), factor_b));
+  }
+  return hn::BitCast(bytes, hn::Or(hn::ShiftRight<8>(even), hn::AndNot(low_byte, odd)));
 }
 
 /// A vector of bytes of one row of the result. No byte changes its lane on the way.
-template <Weights weights>
+template <WeightBits bits>
 HWY_INLINE BytesVector make_bytes(const ColumnPlan::RowPair* pair, const ColumnPlan::RowPair* end,
                                   kernels::ConstRows in, std::int64_t x) {
+  if constexpr (bits == WeightBits::Upper8) return make_bytes_in_shorts(pair, end, in, x);
   const Bytes bytes;
   const Ints ints;
   const hn::Repartition<std::uint32_t, Bytes> words;
   const auto zero = hn::Zero(ints);
-  const auto half = hn::Set(ints, kHalf);
-  Sums high{zero, zero, zero, zero};
-  Sums low{half, half, half, half};
+  const auto half = hn::Set(ints, kHalf >> 8);
+  Sums high{half, half, half, half};
+  Sums low{zero, zero, zero, zero};
   for (; pair != end; ++pair) {
     const auto a = hn::BitCast(ints, hn::LoadU(bytes, in.data + pair->first * in.row_bytes + x));
     const auto b = hn::BitCast(ints, hn::LoadU(bytes, in.data + pair->second * in.row_bytes + x));
@@ -235,18 +276,18 @@ HWY_INLINE BytesVector make_bytes(const ColumnPlan::RowPair* pair, const ColumnP
     const auto of2 = pair_up<2>(a, b);
     const auto of3 = pair_up<3>(a, b);
     add_rows(of0, of1, of2, of3, pair->high, high);
-    if constexpr (weights == Weights::HighAndLow) add_rows(of0, of1, of2, of3, pair->low, low);
+    if constexpr (bits == WeightBits::All22) add_rows(of0, of1, of2, of3, pair->low, low);
   }
-  const auto byte0 = hn::ShiftRight<kFraction>(total(high.of0, low.of0));
-  const auto byte1 = hn::ShiftRight<kFraction>(total(high.of1, low.of1));
-  const auto byte2 = hn::ShiftRight<kFraction>(total(high.of2, low.of2));
-  const auto byte3 = hn::ShiftRight<kFraction>(total(high.of3, low.of3));
+  const auto byte0 = level_of<bits>(high.of0, low.of0);
+  const auto byte1 = level_of<bits>(high.of1, low.of1);
+  const auto byte2 = level_of<bits>(high.of2, low.of2);
+  const auto byte3 = level_of<bits>(high.of3, low.of3);
   const auto lower = hn::Or(byte0, hn::ShiftLeft<8>(byte1));
   const auto upper = hn::Or(hn::ShiftLeft<16>(byte2), hn::ShiftLeft<24>(byte3));
   return hn::BitCast(bytes, hn::BitCast(words, hn::Or(lower, upper)));
 }
 
-template <Weights weights>
+template <WeightBits bits>
 HWY_INLINE void make_row(const ColumnPlan::RowPair* pair, const ColumnPlan::RowPair* end,
                          kernels::ConstRows in, std::int64_t row_length, std::uint8_t* out) {
   const Bytes bytes;
@@ -254,38 +295,53 @@ HWY_INLINE void make_row(const ColumnPlan::RowPair* pair, const ColumnPlan::RowP
   if (row_length < lanes) return make_last_bytes(pair, end, in, 0, row_length, out);
   for (std::int64_t x = 0; x < row_length; x += lanes) {
     // The last vector ends with the row; some of its bytes are made twice.
-    const auto at = HWY_MIN(x, row_length - lanes);
-    hn::StoreU(make_bytes<weights>(pair, end, in, at), bytes, out + at);
+    const auto at = std::min(x, row_length - lanes);
+    hn::StoreU(make_bytes<bits>(pair, end, in, at), bytes, out + at);
   }
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
+template <WeightBits bits>
+void resize_rows_with(const RowPlan& plan, kernels::ConstRows in, std::int64_t row_count,
+                      kernels::Rows out) {
+  for (std::int64_t y = 0; y < row_count; y += 2) {
+    // A last row without another is made twice.
+    const auto next = std::min(y + 1, row_count - 1);
+    resize_two_rows<bits>(plan, {in.data + y * in.row_bytes, in.data + next * in.row_bytes},
+                          out.data + y * out.row_bytes, out.data + next * out.row_bytes);
+  }
+}
+
 void resize_rows(const RowPlan& plan, kernels::ConstRows in, std::int64_t row_count,
                  kernels::Rows out) {
-  for (std::int64_t y = 0; y < row_count; ++y) {
-    const auto* from = in.data + y * in.row_bytes;
-    auto* to = out.data + y * out.row_bytes;
-    if (plan.has_low) {
-      resize_row<Weights::HighAndLow>(plan, from, to);
-    } else {
-      resize_row<Weights::High>(plan, from, to);
-    }
+  if (plan.bits == WeightBits::All22) {
+    return resize_rows_with<WeightBits::All22>(plan, in, row_count, out);
+  }
+  resize_rows_with<WeightBits::Upper14>(plan, in, row_count, out);
+}
+
+template <WeightBits bits>
+void resize_columns_with(const ColumnPlan& plan, kernels::ConstRows in, std::int64_t row_length,
+                         kernels::Rows out) {
+  const auto* pair = plan.pairs.data();
+  for (const auto end : plan.ends) {
+    const auto* row_end = plan.pairs.data() + end;
+    make_row<bits>(pair, row_end, in, row_length, out.data);
+    pair = row_end;
+    out.data += out.row_bytes;
   }
 }
 
 void resize_columns(const ColumnPlan& plan, kernels::ConstRows in, std::int64_t row_length,
                     kernels::Rows out) {
-  const auto* pair = plan.pairs.data();
-  for (const auto end : plan.ends) {
-    const auto* row_end = plan.pairs.data() + end;
-    if (plan.has_low) {
-      make_row<Weights::HighAndLow>(pair, row_end, in, row_length, out.data);
-    } else {
-      make_row<Weights::High>(pair, row_end, in, row_length, out.data);
-    }
-    pair = row_end;
-    out.data += out.row_bytes;
+  switch (plan.bits) {
+    case WeightBits::Upper8:
+      return resize_columns_with<WeightBits::Upper8>(plan, in, row_length, out);
+    case WeightBits::Upper14:
+      return resize_columns_with<WeightBits::Upper14>(plan, in, row_length, out);
+    case WeightBits::All22:
+      return resize_columns_with<WeightBits::All22>(plan, in, row_length, out);
   }
 }
 

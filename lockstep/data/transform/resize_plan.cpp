@@ -20,9 +20,11 @@ WeightPair low_halves(std::int32_t first, std::int32_t second) {
   return {static_cast<std::int16_t>(first & 0xff), static_cast<std::int16_t>(second & 0xff)};
 }
 
-bool any_low_halves(const FilterTaps& filter) {
-  return std::any_of(filter.weights.begin(), filter.weights.end(),
-                     [](std::int32_t weight) { return (weight & 0xff) != 0; });
+WeightBits bits_of(const FilterTaps& filter) {
+  std::int32_t all = 0;
+  for (const auto weight : filter.weights) all |= weight;
+  if ((all & 0x3fff) == 0) return WeightBits::Upper8;
+  return (all & 0xff) == 0 ? WeightBits::Upper14 : WeightBits::All22;
 }
 
 /// What is left to be added to one byte of the result.
@@ -142,7 +144,7 @@ void compute_taps(const ResizeKey& key, FilterTaps& result) {
 void plan_columns(const ResizeKey& key, FilterTaps& memory, ColumnPlan& plan) {
   compute_taps(key, memory);
   plan.key = key;
-  plan.has_low = any_low_halves(memory);
+  plan.bits = bits_of(memory);
   plan.pairs.clear();
   plan.ends.clear();
   plan.first_row = memory.taps.front().first;
@@ -164,7 +166,7 @@ void plan_columns(const ResizeKey& key, FilterTaps& memory, ColumnPlan& plan) {
 void plan_rows(const ResizeKey& key, FilterTaps& memory, RowPlan& plan) {
   compute_taps(key, memory);
   plan.key = key;
-  plan.has_low = any_low_halves(memory);
+  plan.bits = bits_of(memory);
   RowPlanner planner(key, memory, plan);
   // Enlarging, a load holds the taps of all four bytes. Shrinking by 2 or more, it does not.
   planner.run(key.channels == 3 && key.in >= 2 * key.out ? 3 : 4);

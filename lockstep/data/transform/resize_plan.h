@@ -11,9 +11,9 @@ namespace lockstep::data {
 // filter that widens with the scale when a picture shrinks, in integer steps: weights of 22 bits,
 // sums rounded to 8 bits after each dimension. Results have the bits of Pillow's.
 //
-// The kernels multiply pairs of 16-bit numbers, so a weight w is held as w / 256 and w % 256. The
-// second half is often 0 for all weights of a resize (doubling a picture takes quarters); then
-// half of the work is left out.
+// The kernels multiply pairs of 16-bit numbers, so a weight w is held as w / 256 and w % 256. Where
+// all weights of a resize have fewer bits (doubling a picture takes quarters), the sums are the
+// same with less work.
 
 /// Which resize, and which part of its result is needed.
 struct ResizeKey {
@@ -42,6 +42,9 @@ struct FilterTaps {
 /// Pillow's arithmetic in double precision, step by step, so that each weight is the same.
 void compute_taps(const ResizeKey& key, FilterTaps& result);
 
+/// How many upper bits of its 22 are enough for every weight of a resize.
+enum class WeightBits : std::uint8_t { Upper8, Upper14, All22 };
+
 /// Two 16-bit factors for two neighbours in a vector.
 struct WeightPair {
   std::int16_t first = 0;
@@ -60,7 +63,7 @@ struct ColumnPlan {
   ResizeKey key;
   std::int64_t first_row = 0;  ///< the rows of the source that are needed
   std::int64_t row_count = 0;
-  bool has_low = false;
+  WeightBits bits = WeightBits::All22;
   std::vector<RowPair> pairs;
   std::vector<std::uint32_t> ends;  ///< for each row of the result, the end of its pairs
 };
@@ -84,7 +87,7 @@ struct RowPlan {
   };
 
   ResizeKey key;
-  bool has_low = false;
+  WeightBits bits = WeightBits::All22;
   std::int64_t lanes_used = 4;  ///< of each block
   std::vector<Step> steps;
   std::vector<std::uint32_t> ends;  ///< for each group of four blocks, the end of its steps

@@ -53,14 +53,14 @@ void split_row(const std::uint8_t* in, std::int64_t width, std::int64_t channels
 using Block = hn::FixedTag<std::uint8_t, 16>;
 
 /// Reverses the whole pixels of 16 bytes. Of 3 channels there are 5, which begin at byte `lead`.
-HWY_INLINE hn::VFromD<Block> reversal(std::int64_t channels, std::int64_t lead) {
+constexpr std::array<std::uint8_t, 16> reversal(std::int64_t channels, std::int64_t lead) {
   const auto pixels = 16 / channels;
-  alignas(16) std::array<std::uint8_t, 16> picks{};
+  std::array<std::uint8_t, 16> picks{};
   for (std::int64_t i = 0; i < pixels * channels; ++i) {
     picks[static_cast<std::size_t>(i)] =
         static_cast<std::uint8_t>(lead + (pixels - 1 - i / channels) * channels + i % channels);
   }
-  return hn::Load(Block(), picks.data());
+  return picks;
 }
 
 /// As many pixels as fit into 16 bytes at a time. Loads stay within the row, and so do stores: the
@@ -70,8 +70,10 @@ HWY_INLINE void flip_blocks(const std::uint8_t* in, std::int64_t width, std::uin
   const Block block;
   constexpr auto kPixels = 16 / channels;
   constexpr auto kBytes = kPixels * channels;
-  const auto picks = reversal(channels, 0);
-  const auto picks_after_lead = reversal(channels, 16 - kBytes);
+  alignas(16) static constexpr auto kPicks = reversal(channels, 0);
+  alignas(16) static constexpr auto kPicksAfterLead = reversal(channels, 16 - kBytes);
+  const auto picks = hn::Load(block, kPicks.data());
+  const auto picks_after_lead = hn::Load(block, kPicksAfterLead.data());
   const auto flipped = [&](std::int64_t x) HWY_ATTR {
     const auto* from = in + (width - x - kPixels) * channels;
     if (from == in) return hn::TableLookupBytes(hn::LoadU(block, from), picks);

@@ -145,9 +145,11 @@ class Progress {
   Scratch& scratch_;
 };
 
-/// Erases a box of the output, whose pixels get the bytes `pixel` where they are u8 and 0 else.
+/// Erases a box of the output, if it is one, whose pixels get the bytes `pixel` where they are u8
+/// and 0 else.
 void erase(const Box& box, ImageSize size, OutputFormat format,
            const std::vector<std::uint8_t>& pixel, std::byte* out) {
+  if (box.size.height == 0) return;
   const auto channels = static_cast<std::int64_t>(pixel.size());
   const bool is_first = format.layout == Layout::ChannelsFirst;
   const auto element = static_cast<std::int64_t>(size_of(format.type));
@@ -199,17 +201,18 @@ void Transform::check(const ImageView& in) const {
 void Transform::apply(const ImageView& in, const Draws& draws, Scratch& scratch,
                       std::byte* out) const {
   check(in);
-  const auto decisions = decide(pipeline_, in.size, draws);
   Progress progress(in, scratch);
+  auto size = in.size;
+  Box erased;
   for (std::size_t i = 0; i < pipeline_.steps.size(); ++i) {
-    progress.take(pipeline_.steps[i], decisions[i]);
+    const auto& step = pipeline_.steps[i];
+    const auto decision = decide_step(step, i, size, draws);
+    progress.take(step, decision);
+    size = decision.size;
+    if (std::holds_alternative<RandomErasing>(step) && decision.applies) erased = decision.box;
   }
   progress.finish(conversion_, out);
-  if (pipeline_.steps.empty() || !std::holds_alternative<RandomErasing>(pipeline_.steps.back())) {
-    return;
-  }
-  const auto& erasing = decisions[pipeline_.steps.size() - 1];
-  if (erasing.applies) erase(erasing.box, output_size_, pipeline_.output, erased_, out);
+  erase(erased, output_size_, pipeline_.output, erased_, out);
 }
 
 }  // namespace lockstep::data
