@@ -87,11 +87,12 @@ TEST_F(ImageFolderTest, NumbersTheTestSplitByTheClassesOfTheTrainSplit) {
 TEST_F(ImageFolderTest, TakesAFolderWithoutTrainAsTheTrainSplit) {
   write("cat/1.jpg", jpeg_);
   EXPECT_EQ(find().read()->size(), 1);
-  expect_missing(Split::Test, {path() + " has no folder 'train'", "found none"});
+  expect_missing(Split::Test, {folder_.path() + " has no folder 'train'", "found none"});
 }
 
 TEST_F(ImageFolderTest, SaysWhatIsMissing) {
-  expect_missing(Split::Train, {"expected a folder for each class in " + path(), "found none"});
+  expect_missing(Split::Train,
+                 {"expected a folder for each class in " + folder_.path(), "found none"});
   write("train/1.jpg", jpeg_);
   expect_missing(Split::Train, {path("train") + ", found 1 pictures without one"});
   fs::create_directories(path("train/empty"));
