@@ -108,7 +108,7 @@ TEST(DecodeImageTest, RefusesPicturesTooLargeToBeMeant) {
   const auto frame = file.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
   for (const auto at : {5, 6, 7, 8}) file[frame + static_cast<std::size_t>(at)] = '\xfd';
-  expect_refused(file, {"expected a picture of 1 to 536870912 pixels, found 65021 x 65021"});
+  expect_refused(file, {"expected a picture of 1 to 268435456 pixels, found 65021 x 65021"});
 }
 
 }  // namespace
