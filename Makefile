@@ -47,6 +47,14 @@ test-asan test-tsan: test-%: packages-build packages-test
 	@cmake --build --preset $* -j $(JOBS)
 	ctest --preset $*
 
+## make fuzz        60 s of libFuzzer for each reader of files
+FUZZ_SECONDS := 60
+.PHONY: fuzz
+fuzz: packages-build packages-test packages-fuzz
+	@cmake --preset fuzz >/dev/null
+	@cmake --build --preset fuzz -j $(JOBS)
+	tests/fuzz/run.sh build/fuzz $(FUZZ_SECONDS)
+
 ## make check       format, clang-tidy, cppcheck and the include check
 SOURCES = $(shell git ls-files '*.cpp' '*.h')
 .PHONY: check
@@ -68,6 +76,6 @@ format: packages-check
 clean:
 	rm -rf build
 
-.PHONY: packages-build packages-test packages-check
-packages-build packages-test packages-check: packages-%:
+.PHONY: packages-build packages-test packages-check packages-fuzz
+packages-build packages-test packages-check packages-fuzz: packages-%:
 	@tools/install-packages $*

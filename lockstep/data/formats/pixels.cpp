@@ -5,8 +5,8 @@
 namespace lockstep::data {
 namespace {
 
-/// Ten times what a large camera makes. A header is easily damaged, or made, to ask for all memory.
-constexpr std::int64_t kMostPixels = std::int64_t{1} << 29;
+/// More than Pillow accepts. A header is easily damaged, or made, to ask for all memory.
+constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;
 
 }  // namespace
 

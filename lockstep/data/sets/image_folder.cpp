@@ -65,7 +65,9 @@ std::vector<fs::path> pictures_below(const fs::path& folder) {
       files.push_back(entry->path());
     }
   }
-  std::sort(files.begin(), files.end());
+  // Byte by byte: comparing paths part by part takes seconds where there are a million.
+  std::sort(files.begin(), files.end(),
+            [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
   return files;
 }
 

@@ -1,0 +1,176 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "tests/data/made_files.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/subprocess.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class DataCommandTest : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  /// `lockstep …` with a cache of its own.
+  Finished run(std::vector<std::string> arguments) const {
+    return lockstep(std::move(arguments), {.environment = {{"LOCKSTEP_CACHE_PATH", path("cache")}}});
+  }
+
+  /// Three pictures in two classes.
+  void write_folder() const {
+    for (const auto* const name : {"cat", "dog"}) {
+      std::filesystem::create_directories(path(std::string("pictures/train/") + name));
+    }
+    write_file(path("pictures/train/cat/1.jpg"), fixture("images/rgb420.jpg"));
+    write_file(path("pictures/train/cat/2.png"), fixture("images/rgb.png"));
+    write_file(path("pictures/train/dog/1.jpg"), fixture("images/gray.jpg"));
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(DataCommandTest, PacksAMadeUpSetAndTellsWhatIsInIt) {
+  std::filesystem::create_directory(path("packs"));
+  const auto packed = run({"data", "pack", "--dataset", "synthetic", "--size", "100", "--classes",
+                           "4", "--image-size", "8x9x1", "--output", path("packs")});
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_THAT(packed.out, AllOf(HasSubstr("synthetic-train: 100 samples, "),
+                                HasSubstr("synthetic-test: 100 samples, ")));
+  const auto told =
+      run({"data", "info", "--dataset", path("packs/synthetic-train.pack"), "--verify"});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+  EXPECT_THAT(told.out, AllOf(HasSubstr("image u8 [8, 9, 1]"), HasSubstr("label i64 []"),
+                              HasSubstr("4: class 0, class 1"), HasSubstr("decoded"),
+                              HasSubstr("every sample was read")));
+}
+
+TEST_F(DataCommandTest, PacksPicturesDecodedOrAsStored) {
+  write_folder();
+  for (const bool as_stored : {false, true}) {
+    std::vector<std::string> arguments{"data",    "pack",       "--dataset",      "folder",
+                                       "--split", "train",      "--data-dir",     path("pictures"),
+                                       "--output", path("a.pack")};
+    if (as_stored) arguments.emplace_back("--as-stored");
+    const auto packed = run(arguments);
+    EXPECT_EQ(packed.exit_code, 0) << packed.err;
+    const auto told = run({"data", "info", "--dataset", path("a.pack"), "--verify"});
+    EXPECT_THAT(told.out, AllOf(HasSubstr("samples"), HasSubstr("image u8 [any, any, 3]"),
+                                HasSubstr("2: cat, dog"),
+                                HasSubstr(as_stored ? "files as they were" : "decoded")));
+  }
+}
+
+TEST_F(DataCommandTest, APackOfPicturesInTheCacheIsFoundAgain) {
+  write_folder();
+  const std::vector<std::string> where{"--dataset", "folder", "--split", "train", "--data-dir",
+                                       path("pictures")};
+  std::vector<std::string> arguments{"data", "info"};
+  arguments.insert(arguments.end(), where.begin(), where.end());
+  EXPECT_THAT(run(arguments).out, ::testing::Not(HasSubstr("pack")));
+  arguments[1] = "pack";
+  EXPECT_EQ(run(arguments).exit_code, 0);
+  arguments[1] = "info";
+  EXPECT_THAT(run(arguments).out, HasSubstr("decoded"));
+}
+
+TEST_F(DataCommandTest, EveryMistakeHasItsExitCode) {
+  const auto expect = [&](std::vector<std::string> arguments, int code, const std::string& text) {
+    const auto finished = run(std::move(arguments));
+    EXPECT_EQ(finished.exit_code, code) << finished.err;
+    EXPECT_THAT(finished.err, AllOf(StartsWith("lockstep: "), HasSubstr(text)));
+  };
+  expect({"data"}, 2, "data: A subcommand is required");
+  expect({"data", "info", "--dataset", "cifar11"}, 2, "did you mean 'cifar10'?");
+  expect({"data", "info", "--dataset", "cifar10", "--data-dir", folder_.path()}, 3,
+         "cs.toronto.edu");
+  expect({"data", "info", "--split", "both"}, 2, "data info: --split: expected");
+  expect({"data", "info", "--dataset", "synthetic", "--image-size", "8by8"}, 2,
+         "--image-size: expected HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, found '8by8'");
+  expect({"data", "info", "--dataset", "synthetic", "--size", "0"}, 2, "size: expected 1 to");
+  expect({"data", "info", "--dataset", path("absent.pack")}, 5, "absent.pack: No such file");
+  expect({"data", "pack", "--dataset", "synthetic", "--output", path("one.pack")}, 2,
+         "--output: expected a folder for 2 packs");
+  expect({"data", "pack", "--dataset", "synthetic", "--split", "train", "--as-stored", "--output",
+          path("one.pack")},
+         2, "this set has no file for each picture");
+  expect({"data", "pack", "--colour"}, 2, "unknown option '--colour'");
+  write_file(path("bad.pack"), "not a pack, however long it may be: it has more than 64 bytes....");
+  expect({"data", "info", "--dataset", path("bad.pack")}, 3, "bad.pack: at byte 0: expected a pack");
+}
+
+TEST_F(DataCommandTest, InstancesShareOnePackAndOneOfThemSpeaks) {
+  if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) {
+    GTEST_SKIP() << "dataset-fashion-mnist is not installed";
+  }
+  const auto finished = run({"run", "--num-instances", "4", "--tag-output", "never", "--",
+                             LOCKSTEP_BINARY, "data", "info", "--split", "test"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  const std::string line = "Files already downloaded and verified\n";
+  const auto first = finished.err.find(line);
+  ASSERT_NE(first, std::string::npos) << finished.err;
+  EXPECT_EQ(finished.err.find(line, first + 1), std::string::npos) << finished.err;
+  const auto packs = std::filesystem::directory_iterator(path("cache/packs"));
+  EXPECT_EQ(std::distance(packs, {}), 1);
+}
+
+TEST_F(DataCommandTest, HelpTellsTheOptions) {
+  EXPECT_THAT(run({"--help"}).out, HasSubstr("data      data sets"));
+  EXPECT_THAT(run({"bench", "--help"}).out, HasSubstr("data"));
+  EXPECT_THAT(run({"data", "--help"}).out, AllOf(HasSubstr("pack"), HasSubstr("info")));
+  EXPECT_THAT(run({"data", "pack", "--help"}).out,
+              AllOf(HasSubstr("Usage: lockstep data pack [options]"), HasSubstr("--as-stored"),
+                    HasSubstr("--data-dir"), HasSubstr("--image-size")));
+  EXPECT_THAT(run({"bench", "data", "--help"}).out,
+              AllOf(HasSubstr("--pipeline"), HasSubstr("--against"), HasSubstr("--workers")));
+}
+
+TEST_F(DataCommandTest, BenchMeasuresEachPipelineAndWorkerCount) {
+  const auto finished =
+      run({"bench", "data", "--size", "500", "--rounds", "1", "--workers", "0,1", "--json",
+           path("out.json")});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out,
+              AllOf(HasSubstr("load tutorial, batch 64"), HasSubstr("lockstep, 0 workers"),
+                    HasSubstr("copying alone, 2 threads"), HasSubstr("images/s")));
+  const auto json = nlohmann::json::parse(read_file(path("out.json")));
+  EXPECT_EQ(json["bench"], "data");
+  EXPECT_EQ(json["rows"].size(), 3U * 2 + 2);
+  for (const auto& row : json["rows"]) EXPECT_GT(row["images_per_second"].get<double>(), 0);
+}
+
+TEST_F(DataCommandTest, BenchMeasuresFilesBesideDecodingThem) {
+  write_folder();
+  const auto finished = run({"bench", "data", "--dataset", "folder", "--data-dir", path("pictures"),
+                             "--batch-size", "2", "--rounds", "1", "--pipeline", "standard"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("decoding alone"));
+}
+
+TEST_F(DataCommandTest, BenchComparesWithTorch) {
+  if (!std::filesystem::exists("/usr/lib/python3/dist-packages/torchvision")) {
+    GTEST_SKIP() << "python3-torchvision is not installed";
+  }
+  const auto finished = run({"bench", "data", "--size", "2000", "--rounds", "1", "--pipeline",
+                             "tutorial", "--against", "torch"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("torch, 0 workers"), HasSubstr("torch, 4 workers")));
+}
+
+TEST_F(DataCommandTest, BenchRefusesWhatItCannotMean) {
+  EXPECT_THAT(run({"bench", "data", "--pipeline", "tutorail"}).err, HasSubstr("'tutorial'"));
+  EXPECT_EQ(run({"bench", "data", "--against", "jax"}).exit_code, 2);
+  EXPECT_THAT(run({"bench", "data", "--size", "10"}).err,
+              HasSubstr("one iteration takes 64 samples"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

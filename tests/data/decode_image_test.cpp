@@ -1,0 +1,115 @@
+#include "lockstep/data/formats/decode_image.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/data/made_files.h"
+
+namespace lockstep::data {
+namespace {
+
+using lockstep::testing::expect_data_error;
+using lockstep::testing::fixture;
+
+constexpr ImageSize kSize{19, 27};
+
+struct Decoded {
+  ImageSize size;
+  std::vector<std::uint8_t> pixels;
+};
+
+Decoded decode(const std::string& file, const std::string& where = "some/picture") {
+  Decoded decoded;
+  decoded.size = decode_image(as_bytes(file), where, [&](ImageSize size) {
+    decoded.pixels.resize(static_cast<std::size_t>(size.height * size.width * 3));
+    return std::span(decoded.pixels);
+  });
+  return decoded;
+}
+
+void expect_refused(const std::string& file, const std::vector<std::string>& parts) {
+  expect_data_error([&] { decode(file); }, parts);
+}
+
+class PillowPixelsTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PillowPixelsTest, AreTheSame) {
+  const auto name = std::string("images/") + GetParam();
+  const auto decoded = decode(fixture(name));
+  const auto expected = fixture(name + ".rgb");
+  EXPECT_EQ(decoded.size, kSize);
+  ASSERT_EQ(decoded.pixels.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(decoded.pixels[i], static_cast<std::uint8_t>(expected[i]))
+        << "row " << i / 81 << ", column " << i % 81 / 3 << ", channel " << i % 3;
+  }
+}
+
+TEST_P(PillowPixelsTest, AreRefusedWhereTheFileIsCutAnywhere) {
+  const auto file = fixture(std::string("images/") + GetParam());
+  for (std::size_t size = 0; size < file.size(); ++size) {
+    SCOPED_TRACE(size);
+    expect_refused(file.substr(0, size), {"some/picture: at byte ", "expected ", "found "});
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(PillowPixelsTest, StandDamageInEveryByte) {
+  const auto file = fixture(std::string("images/") + GetParam());
+  for (std::size_t at = 0; at < file.size(); ++at) {
+    auto damaged_file = file;
+    damaged_file[at] = static_cast<char>(damaged_file[at] ^ 0x5a);
+    try {
+      decode(damaged_file);  // other pixels where nothing tells that they are wrong
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Data) << error.what();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryKind, PillowPixelsTest,
+                         ::testing::Values("420.jpg", "422.jpg", "444.jpg", "gray.jpg",
+                                           "progressive.jpg", "cmyk.jpg", "rgb.png", "rgba.png",
+                                           "palette.png", "palette_transparent.png", "gray.png",
+                                           "gray_alpha.png", "one_bit.png", "gray16.png",
+                                           "rgb16.png", "interlaced.png"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           name[name.find('.')] = '_';
+                           return name;
+                         });
+
+TEST(DecodeImageTest, RefusesOtherFilesAndShowsTheirFirstBytes) {
+  expect_refused("GIF89a", {"some/picture: at byte 0: expected a JPEG (ff d8 ff) or PNG",
+                            "found 47 49 46 38 39 61"});
+  expect_refused("", {"found nothing"});
+}
+
+TEST(DecodeImageTest, SaysThatAJpegEndsTooSoon) {
+  const auto file = fixture("images/420.jpg");
+  expect_refused(file.substr(0, file.size() - 40),
+                 {"expected a JPEG picture of 19 x 27 pixels, found Premature end of JPEG file"});
+}
+
+TEST(DecodeImageTest, RefusesAJpegWhoseDataEndsBeforeItsLastRow) {
+  const auto file = fixture("images/420.jpg");
+  expect_refused(file.substr(0, file.size() - 60) + "\xff\xd9", {"premature end of data segment"});
+}
+
+TEST(DecodeImageTest, RefusesAPngWithAnotherChecksum) {
+  auto file = fixture("images/rgb.png");
+  file[file.find("IDAT") + 10] ^= 1;
+  expect_refused(file, {"some/picture: at byte ", "expected a PNG picture of 19 x 27 pixels"});
+}
+
+TEST(DecodeImageTest, RefusesPicturesTooLargeToBeMeant) {
+  auto file = fixture("images/420.jpg");
+  const auto frame = file.find("\xff\xc0");
+  ASSERT_NE(frame, std::string::npos);
+  for (const auto at : {5, 6, 7, 8}) file[frame + static_cast<std::size_t>(at)] = '\xfd';
+  expect_refused(file, {"expected a picture of 1 to 268435456 pixels, found 65021 x 65021"});
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,151 @@
+#include "lockstep/data/formats/pickle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/data/made_files.h"
+
+namespace lockstep::data {
+namespace {
+
+using lockstep::testing::expect_data_error;
+using lockstep::testing::fixture;
+
+void expect_refused(const std::string& file, const std::vector<std::string>& parts) {
+  expect_data_error([&] { Pickle(as_bytes(file), "some/file"); }, parts);
+}
+
+class PickledBatchTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PickledBatchTest, GivesWhatPythonStored) {
+  const auto file = fixture(std::string("pickles/") + GetParam());
+  const Pickle pickle(as_bytes(file), GetParam());
+  const auto& root = pickle.root();
+  ASSERT_EQ(root.kind, PickleKind::Dict);
+  ASSERT_NE(root.find("batch_label"), nullptr);
+  EXPECT_EQ(root.find("batch_label")->bytes, "testing batch 1 of 1");
+  ASSERT_NE(root.find("labels"), nullptr);
+  ASSERT_EQ(root.find("labels")->items.size(), 2u);
+  EXPECT_EQ(root.find("labels")->items[0]->integer, 7);
+  EXPECT_EQ(root.find("labels")->items[1]->integer, 3);
+  ASSERT_NE(root.find("filenames"), nullptr);
+  ASSERT_EQ(root.find("filenames")->items.size(), 2u);
+  EXPECT_EQ(root.find("filenames")->items[1]->bytes, "b.png");
+  ASSERT_NE(root.find("data"), nullptr);
+  EXPECT_EQ(root.find("data")->kind, PickleKind::Array);
+  EXPECT_EQ(root.find("data")->shape, (std::vector<std::int64_t>{2, 3072}));
+  EXPECT_TRUE(root.find("data")->bytes == fixture("pickles/data.raw"));
+  EXPECT_EQ(root.find("missing"), nullptr);
+}
+
+TEST_P(PickledBatchTest, RefusesEveryTruncation) {
+  const auto file = fixture(std::string("pickles/") + GetParam());
+  for (std::size_t size = 0; size<file.size(); size += size> 300 && size < 6000 ? 97 : 1) {
+    expect_refused(file.substr(0, size), {"some/file: at byte "});
+  }
+}
+
+TEST_P(PickledBatchTest, RefusesBytesAfterTheEnd) {
+  const auto file = fixture(std::string("pickles/") + GetParam());
+  expect_refused(file + "x", {"at byte " + std::to_string(file.size()), "found 1 more bytes"});
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryProtocol, PickledBatchTest,
+                         ::testing::Values("p0", "p1", "p2", "p3", "p4", "p5", "python2",
+                                           "bytes_keys", "fortran", "fortran5"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(PickleTest, DoesNotCopyAnArrayOfPython2) {
+  const auto file = fixture("pickles/python2");
+  const Pickle pickle(as_bytes(file), "f");
+  const auto elements = pickle.root().find("data")->bytes;
+  EXPECT_GE(elements.data(), file.data());
+  EXPECT_LE(elements.data() + elements.size(), file.data() + file.size());
+}
+
+TEST(PickleTest, ReadsScalarsAndContainers) {
+  using namespace std::string_literals;
+  const auto file =
+      "(NI01\nI00\nI-12\nL34L\n\x88\x89K\xffM\xfe\xffJ\xfe\xff\xff\xff\x8a\x02\x00\xff)"
+      "S'it\\'s \\x41\\n'\nV\\u00e4\\u20ac\n]K\x05"
+      "a(K\x06K\x07lK\x01\x85t."s;
+  const Pickle pickle(as_bytes(file), "f");
+  const auto& items = pickle.root().items;
+  ASSERT_EQ(pickle.root().kind, PickleKind::Tuple);
+  ASSERT_EQ(items.size(), 17u);
+  EXPECT_EQ(items[0]->kind, PickleKind::None);
+  EXPECT_EQ(items[1]->kind, PickleKind::Bool);
+  std::vector<std::int64_t> integers;
+  for (std::size_t i = 1; i < 11; ++i) integers.push_back(items[i]->integer);
+  EXPECT_THAT(integers, ::testing::ElementsAre(1, 0, -12, 34, 1, 0, 255, 65534, -2, -256));
+  EXPECT_EQ(items[11]->kind, PickleKind::Tuple);
+  EXPECT_EQ(items[12]->bytes, "it's A\n");
+  EXPECT_EQ(items[13]->bytes, "\u00e4\u20ac");
+  EXPECT_EQ(items[14]->items[0]->integer, 5);
+  EXPECT_EQ(items[15]->items[1]->integer, 7);
+  EXPECT_EQ(items[16]->items[0]->integer, 1);
+}
+
+TEST(PickleTest, RefusesToCallAnything) {
+  expect_refused(fixture("pickles/system_call"),
+                 {"some/file: at byte 0: ", "found a call of 'os.system'"});
+  expect_refused(
+      "\x80\x04\x8c\x08"
+      "builtins\x8c\x04"
+      "eval\x93.",
+      {"at byte 18: ", "'builtins.eval'"});
+}
+
+TEST(PickleTest, NamesTheElementTypeThatItDoesNotRead) {
+  expect_refused(fixture("pickles/float_array"), {"expected an array of unsigned bytes", "'f4'"});
+}
+
+TEST(PickleTest, RefusesForeignFiles) {
+  expect_refused("", {"some/file: at byte 0: expected 1 more bytes"});
+  expect_refused("\x89PNG\r\n", {"some/file: at byte "});
+  expect_refused("\x1f\x8b\x08", {"at byte 0: expected an opcode", "found 1f"});
+  expect_refused("\x80\x06N.",
+                 {"at byte 0: expected a pickle of protocol 0 to 5, found protocol 6"});
+}
+
+TEST(PickleTest, RefusesAStackThatDoesNotAddUp) {
+  expect_refused(".", {"at byte 0: expected a value on the stack, found none"});
+  expect_refused("Na.", {"at byte 1: expected a value on the stack, found none"});
+  expect_refused("NNa.", {"at byte 2: expected a list, found none"});
+  expect_refused("e.", {"at byte 0: expected a mark on the stack, found none"});
+  expect_refused("}(Nu.", {"at byte 3: expected a value for each key"});
+  expect_refused("N(a.", {"at byte 2: expected a value on the stack"});
+  expect_refused("h\x07.", {"at byte 0: expected a value remembered as 7, found none"});
+}
+
+TEST(PickleTest, RefusesAnArrayWhoseShapeDoesNotFit) {
+  auto file = fixture("pickles/python2");
+  const auto rows = file.find("K\x02M");
+  ASSERT_NE(rows, std::string::npos);
+  file[rows + 1] = 3;
+  expect_refused(file, {"the shape [3, 3072]", "found 6144"});
+}
+
+TEST(PickleTest, SurvivesAListThatHoldsItself) {
+  const std::string file =
+      "]q\x01h\x01"
+      "a.";
+  const Pickle pickle(as_bytes(file), "f");
+  EXPECT_EQ(pickle.root().items[0], &pickle.root());
+}
+
+TEST(PickleTest, LimitsWhatAFileUnpacksTo) {
+  // One long text, encoded again and again.
+  std::string file = "c_codecs\nencode\nq";
+  file += '\0';
+  file += "(V" + std::string(1000, 'x') + "\nVlatin1\ntq\x01";
+  for (int i = 0; i < 100; ++i) {
+    file += "0h";
+    file += '\0';
+    file += "h\x01R";
+  }
+  expect_refused(file + ".", {"once unpacked, found more"});
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+"""Makes the stored corpora of the fuzz targets: small files that are right, and damaged ones.
+
+Run it with Debian's python3-numpy. What fuzzing finds is added by hand, as corpus/<name>/found_<what>.
+"""
+
+import gzip
+import io
+import pathlib
+import pickle
+import struct
+import tarfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent / "corpus"
+
+
+def keep(corpus, name, content):
+    folder = HERE / corpus
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def keep_damaged(corpus, name, content):
+    """The file, the file cut in half, and the file with a byte changed in its first quarter."""
+    keep(corpus, name, content)
+    keep(corpus, name + "_cut", content[:len(content) // 2])
+    at = len(content) // 4
+    keep(corpus, name + "_changed", content[:at] + bytes([content[at] ^ 0x41]) + content[at + 1:])
+
+
+def make_pickles():
+    array = np.arange(24, dtype=np.uint8).reshape(2, 12)
+    batch = {"labels": [1, 9], "data": array, "filenames": ["a.png", "b.png"],
+             "other": (None, True, -5, 1 << 40, b"bytes", "\u20ac")}
+    for protocol in range(6):
+        keep_damaged("pickle", f"protocol{protocol}", pickle.dumps(batch, protocol))
+    keep("pickle", "fortran", pickle.dumps(np.asfortranarray(array), 2))
+    keep("pickle", "floats", pickle.dumps(np.zeros(2), 2))
+    keep("pickle", "call", b"cos\nsystem\n(S'echo hello'\ntR.")
+    keep("pickle", "holds_itself", b"]q\x01h\x01a.")
+    keep("pickle", "huge_string", b"\x80\x04\x8e" + b"\xff" * 8 + b".")
+    keep("pickle", "encoded_again", b"c_codecs\nencode\nq\x00(V" + b"x" * 200 + b"\nVlatin1\ntq\x01"
+         + b"0h\x00h\x01R" * 40 + b".")
+
+
+def idx(kind, shape, content):
+    return bytes([0, 0, kind, len(shape)]) + b"".join(struct.pack(">I", n) for n in shape) + content
+
+
+def make_idx():
+    keep_damaged("idx", "images", idx(8, [2, 3, 4], bytes(range(24))))
+    keep_damaged("idx", "labels", idx(8, [5], bytes(range(5))))
+    keep("idx", "floats", idx(13, [1], bytes(4)))
+    keep("idx", "overflow", idx(8, [0xffffffff] * 4, b""))
+    keep("idx", "no_extent", idx(8, [], b"x"))
+    keep_damaged("idx", "packed", gzip.compress(idx(8, [2, 3, 4], bytes(range(24))), mtime=0))
+    keep("idx", "two_members", gzip.compress(idx(8, [4], b""), mtime=0)
+         + gzip.compress(b"abcd", mtime=0))
+    keep("idx", "bomb", gzip.compress(bytes(4 << 20), mtime=0)[:8000])
+
+
+def tar(form, compression=""):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:", format=form) as archive:
+        names = ["folder/one", "folder/two.x", "l" * 120 + "/long", "\u00e4"]
+        for i, name in enumerate(names):
+            entry = tarfile.TarInfo(name)
+            entry.size = 40 * i
+            archive.addfile(entry, io.BytesIO(bytes([65 + i]) * entry.size))
+        link = tarfile.TarInfo("link")
+        link.type = tarfile.SYMTYPE
+        link.linkname = "folder/one"
+        archive.addfile(link)
+    content = stream.getvalue()
+    content = content[:len(content.rstrip(b"\0")) // 512 * 512 + 512 + 1024]
+    return gzip.compress(content, mtime=0) if compression else content
+
+
+def make_archives():
+    keep_damaged("archive", "ustar_packed", tar(tarfile.USTAR_FORMAT, "gz"))
+    keep_damaged("archive", "gnu_packed", tar(tarfile.GNU_FORMAT, "gz"))
+    keep_damaged("archive", "pax_packed", tar(tarfile.PAX_FORMAT, "gz"))
+    keep("archive", "gnu", tar(tarfile.GNU_FORMAT))
+    keep("archive", "pax", tar(tarfile.PAX_FORMAT)[:3072])
+    keep("archive", "zip", b"PK\x03\x04" + bytes(40))
+    keep("archive", "empty", b"")
+
+
+make_pickles()
+make_idx()
+make_archives()
