@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
 #include "tests/data/made_files.h"
@@ -22,7 +22,8 @@ class DataCommandTest : public ::testing::Test {
 
   /// `lockstep …` with a cache of its own.
   Finished run(std::vector<std::string> arguments) const {
-    return lockstep(std::move(arguments), {.environment = {{"LOCKSTEP_CACHE_PATH", path("cache")}}});
+    return lockstep(std::move(arguments),
+                    {.environment = {{"LOCKSTEP_CACHE_PATH", path("cache")}}});
   }
 
   /// Three pictures in two classes.
@@ -30,7 +31,7 @@ class DataCommandTest : public ::testing::Test {
     for (const auto* const name : {"cat", "dog"}) {
       std::filesystem::create_directories(path(std::string("pictures/train/") + name));
     }
-    write_file(path("pictures/train/cat/1.jpg"), fixture("images/rgb420.jpg"));
+    write_file(path("pictures/train/cat/1.jpg"), fixture("images/420.jpg"));
     write_file(path("pictures/train/cat/2.png"), fixture("images/rgb.png"));
     write_file(path("pictures/train/dog/1.jpg"), fixture("images/gray.jpg"));
   }
@@ -56,8 +57,8 @@ TEST_F(DataCommandTest, PacksAMadeUpSetAndTellsWhatIsInIt) {
 TEST_F(DataCommandTest, PacksPicturesDecodedOrAsStored) {
   write_folder();
   for (const bool as_stored : {false, true}) {
-    std::vector<std::string> arguments{"data",    "pack",       "--dataset",      "folder",
-                                       "--split", "train",      "--data-dir",     path("pictures"),
+    std::vector<std::string> arguments{"data",     "pack",        "--dataset",  "folder",
+                                       "--split",  "train",       "--data-dir", path("pictures"),
                                        "--output", path("a.pack")};
     if (as_stored) arguments.emplace_back("--as-stored");
     const auto packed = run(arguments);
@@ -71,8 +72,8 @@ TEST_F(DataCommandTest, PacksPicturesDecodedOrAsStored) {
 
 TEST_F(DataCommandTest, APackOfPicturesInTheCacheIsFoundAgain) {
   write_folder();
-  const std::vector<std::string> where{"--dataset", "folder", "--split", "train", "--data-dir",
-                                       path("pictures")};
+  const std::vector<std::string> where{"--dataset", "folder",     "--split",
+                                       "train",     "--data-dir", path("pictures")};
   std::vector<std::string> arguments{"data", "info"};
   arguments.insert(arguments.end(), where.begin(), where.end());
   EXPECT_THAT(run(arguments).out, ::testing::Not(HasSubstr("pack")));
@@ -104,7 +105,8 @@ TEST_F(DataCommandTest, EveryMistakeHasItsExitCode) {
          2, "this set has no file for each picture");
   expect({"data", "pack", "--colour"}, 2, "unknown option '--colour'");
   write_file(path("bad.pack"), "not a pack, however long it may be: it has more than 64 bytes....");
-  expect({"data", "info", "--dataset", path("bad.pack")}, 3, "bad.pack: at byte 0: expected a pack");
+  expect({"data", "info", "--dataset", path("bad.pack")}, 3,
+         "bad.pack: at byte 0: expected a pack");
 }
 
 TEST_F(DataCommandTest, InstancesShareOnePackAndOneOfThemSpeaks) {
@@ -134,9 +136,8 @@ TEST_F(DataCommandTest, HelpTellsTheOptions) {
 }
 
 TEST_F(DataCommandTest, BenchMeasuresEachPipelineAndWorkerCount) {
-  const auto finished =
-      run({"bench", "data", "--size", "500", "--rounds", "1", "--workers", "0,1", "--json",
-           path("out.json")});
+  const auto finished = run({"bench", "data", "--size", "500", "--rounds", "1", "--workers", "0,1",
+                             "--json", path("out.json")});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.out,
               AllOf(HasSubstr("load tutorial, batch 64"), HasSubstr("lockstep, 0 workers"),

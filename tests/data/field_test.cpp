@@ -51,8 +51,11 @@ TEST(SampleTest, RefusesWhatWasNotDeclared) {
   expect_error([&] { sample.write_varying<std::int32_t>(1, 5); }, ErrorKind::Options,
                "field 'tokens': expected at most 4 entries, found 5");
   expect_error([&] { sample.refer_varying(1, nullptr, -1); }, ErrorKind::Options, "found -1");
-  expect_error([&] { sample.write_image(2, {0, 5}); }, ErrorKind::Data,
-               "expected a picture of 1 to 65536 pixels on a side, found 0 x 5");
+  expect_error(
+      [&] {
+        sample.write_image(2, {0, 5});
+      },
+      ErrorKind::Data, "expected a picture of 1 to 65536 pixels on a side, found 0 x 5");
   expect_error([&] { sample.write_image(0, {1, 1}); }, ErrorKind::Options, "any-size-image");
 }
 

@@ -1,6 +1,7 @@
+#include <nlohmann/json.hpp>
+
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "lockstep/data/pack/pack_dataset.h"
