@@ -6,6 +6,9 @@
 
 #include "lockstep/base/half.h"
 
+// Vectors without a fixed size have no place in a struct, and no blocks to combine. Arm processors
+// that have them also have vectors of 16 bytes.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lockstep/data/transform/row_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -230,13 +233,15 @@ void normalize(Division division, const Numbers& numbers, std::int64_t count, fl
 }
 
 /// The output may have any alignment.
-using UnalignedBits [[gnu::aligned(1), gnu::may_alias]] = std::uint16_t;
+struct [[gnu::packed, gnu::may_alias]] UnalignedBits {
+  std::uint16_t bits;
+};
 
 template <typename Function>
 HWY_ATTR void narrow(const float* in, std::int64_t count, std::byte* out, Function function) {
   auto* bits = reinterpret_cast<UnalignedBits*>(out);
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) bits[i] = function(in[i]).bits;
+  for (std::int64_t i = 0; i < count; ++i) bits[i].bits = function(in[i]).bits;
 }
 
 /// Numbers that follow each other in the output, beginning with its `at`-th.

@@ -106,7 +106,9 @@ class Progress {
       return;
     }
     run_pending();
-    kernels::convert_window(window_, image_, conversion, row_memory(), out);
+    // Bytes as they are need no memory for a row.
+    const auto memory = is_as_it_is ? kernels::RowMemory{} : row_memory();
+    kernels::convert_window(window_, image_, conversion, memory, out);
   }
 
  private:
