@@ -108,7 +108,9 @@ Measured measure(const data::DatasetPtr& set, LoadWork work, std::optional<int> 
                  const BenchDataOptions& options) {
   const data::TrainOrder order(set->size(), {.batch_size = options.batch_size}, {.seed = 2022});
   data::Loader loader(set, data::micro_batches(order, {0, 1}),
-                      {.workers = workers, .pipeline = pipeline_of(work, image_field(*set))});
+                      {.workers = workers,
+                       .buffers = options.buffers,
+                       .pipeline = pipeline_of(work, image_field(*set))});
   Measured measured{.workers = loader.workers(), .ours = {}, .peer = {}};
   const bool has_peer = turn_taking_peer(work, *set).has_value();
   Walk walk(loader);

@@ -29,6 +29,7 @@ struct BenchDataOptions {
   /// Loader workers; each number is measured. Unset: the loader's own choice.
   std::vector<std::optional<int>> workers{std::nullopt};
   std::int64_t batch_size = 64;
+  int buffers = 4;  ///< batches that the loader has memory for
   int rounds = 9;
   Seconds round{0.25};  ///< how long each lasts
   bool against_torch = false;

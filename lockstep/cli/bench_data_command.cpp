@@ -42,6 +42,9 @@ CLI::App* add_data(CLI::App& app, Arguments& to) {
   data->add_option("--batch-size", to.options.batch_size, "pictures of a batch")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  data->add_option("--buffers", to.options.buffers, "batches that are filled or held at once")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
   data->add_option("--rounds", to.options.rounds, "measurements of each, a quarter second long")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -30,8 +30,8 @@ constexpr std::int64_t kMostPictures = 20'000;
 constexpr std::int64_t kChecked = 16;
 constexpr int kTorchRounds = 3;
 
-/// Lets threads call `work(thread, sample)` for samples in random order, and returns the time that
-/// all together take for a batch.
+/// Lets threads call `work(thread, n, sample)` for samples in random order, n counting those of the
+/// thread, and returns the time that all together take for a batch.
 template <typename Work>
 Seconds time_batches(const data::Dataset& set, int threads, std::int64_t batch_size, Seconds time,
                      const Work& work) {
@@ -42,10 +42,11 @@ Seconds time_batches(const data::Dataset& set, int threads, std::int64_t batch_s
     std::vector<std::jthread> running;
     for (int thread = 0; thread < threads; ++thread) {
       running.emplace_back([&, thread] {
+        std::int64_t nth = 0;
         while (Clock::now() - start < time) {
           const auto batch = batches++;
           for (std::int64_t i = 0; i < batch_size; ++i) {
-            work(thread, i, order((batch * batch_size + i) % set.size()));
+            work(thread, nth++, order((batch * batch_size + i) % set.size()));
           }
         }
       });
@@ -56,6 +57,17 @@ Seconds time_batches(const data::Dataset& set, int threads, std::int64_t batch_s
 
 std::vector<data::Sample> samples_for(const data::Dataset& set, int threads) {
   return std::vector<data::Sample>(static_cast<std::size_t>(threads), data::Sample(set.fields()));
+}
+
+/// Where the values of a field stand, sample by sample; the set must keep them in memory.
+std::vector<const std::byte*> records_of(const data::Dataset& set, std::size_t field) {
+  std::vector<const std::byte*> records;
+  data::Sample sample(set.fields());
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    set.sample(i, sample);
+    records.push_back(sample.data(field));
+  }
+  return records;
 }
 
 /// A Python that has torch and torchvision; the first on the PATH, or the system's own.
@@ -192,28 +204,25 @@ std::vector<TorchResult> parse_results(const std::string& output) {
 Seconds copy_batch(const data::Dataset& set, int threads, std::int64_t batch_size, Seconds time) {
   const auto field = data::position_of("image", set.fields());
   const auto bytes = bytes_of(set.fields()[field]);
-  auto samples = samples_for(set, threads);
+  const auto records = records_of(set, field);
   // Several batches each, as a loader has: what is written does not stay in the cache either.
   constexpr std::int64_t kBatches = 4;
   const auto room = static_cast<std::size_t>(batch_size * kBatches) * bytes;
   std::vector<std::vector<std::byte>> memory(static_cast<std::size_t>(threads));
   for (auto& own : memory) own.resize(room);
-  std::vector<std::size_t> next(static_cast<std::size_t>(threads) * 8);  // a cache line each
-  return time_batches(set, threads, batch_size, time,
-                      [&](int thread, std::int64_t /*position*/, std::int64_t index) {
-                        const auto own = static_cast<std::size_t>(thread);
-                        set.sample(index, samples[own]);
-                        auto& at = next[own * 8];
-                        std::memcpy(memory[own].data() + at, samples[own].data(field), bytes);
-                        at = at + 2 * bytes <= room ? at + bytes : 0;
-                      });
+  return time_batches(
+      set, threads, batch_size, time, [&](int thread, std::int64_t nth, std::int64_t index) {
+        auto& own = memory[static_cast<std::size_t>(thread)];
+        const auto at = static_cast<std::size_t>(nth % (batch_size * kBatches)) * bytes;
+        std::memcpy(own.data() + at, records[static_cast<std::size_t>(index)], bytes);
+      });
 }
 
 Seconds decode_batch(const data::Dataset& folder, int threads, std::int64_t batch_size,
                      Seconds time) {
   auto samples = samples_for(folder, threads);
   return time_batches(folder, threads, batch_size, time,
-                      [&](int thread, std::int64_t /*position*/, std::int64_t index) {
+                      [&](int thread, std::int64_t /*nth*/, std::int64_t index) {
                         folder.sample(index, samples[static_cast<std::size_t>(thread)]);
                       });
 }

@@ -167,7 +167,7 @@ TEST_F(DataCommandTest, BenchComparesWithTorch) {
 }
 
 TEST_F(DataCommandTest, BenchRefusesWhatItCannotMean) {
-  EXPECT_THAT(run({"bench", "data", "--pipeline", "tutorail"}).err, HasSubstr("'tutorial'"));
+  EXPECT_THAT(run({"bench", "data", "--pipeline", "tutorail"}).err, HasSubstr("try: --pipeline tutorial"));
   EXPECT_EQ(run({"bench", "data", "--against", "jax"}).exit_code, 2);
   EXPECT_THAT(run({"bench", "data", "--size", "10"}).err,
               HasSubstr("one iteration takes 64 samples"));

@@ -56,9 +56,21 @@ TEST_F(CatalogTest, OpensASmallSetThroughAPackInTheCache) {
   EXPECT_NE(dynamic_cast<const PackDataset*>(first.get()), nullptr);
   EXPECT_EQ(std::distance(fs::directory_iterator(cache_dir() / "packs"), {}), 1);
   EXPECT_EQ(open()->size(), 3);
-  // The originals are not MNIST's: that is a warning when they are read, not an error.
+  EXPECT_TRUE(heard_.empty());  // nobody has published checksums of plain MNIST files
+}
+
+TEST_F(CatalogTest, WarnsWhereAKnownFileHasAnotherChecksum) {
+  for (const auto* const name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}) {
+    const auto plain = data_dir() / name;
+    write_file(plain.string() + ".gz", testing::gzip(read_file(plain)));
+    fs::remove(plain);
+  }
+  EXPECT_EQ(open()->size(), 3);
   ASSERT_EQ(heard_.size(), 1U);
-  EXPECT_NE(heard_[0].find("train-images-idx3-ubyte"), std::string::npos);
+  EXPECT_NE(heard_[0].find("train-images-idx3-ubyte.gz"), std::string::npos);
+  EXPECT_NE(heard_[0].find("the checksum is not the published one"), std::string::npos);
+  open();  // said once, when it was read
+  EXPECT_EQ(heard_.size(), 1U);
 }
 
 TEST_F(CatalogTest, SeesThatTheFilesHaveChanged) {

@@ -122,38 +122,56 @@ void split_row(const std::uint8_t* in, std::int64_t width, std::int64_t channels
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-void build_row(const Window& window, const ImageView& image, std::int64_t y, std::uint8_t* out) {
-  const auto channels = image.channels;
-  const auto row = y - window.top;
-  const auto& shown = window.visible.size;
-  if (row < 0 || row >= shown.height) {
-    std::memset(out, 0, static_cast<std::size_t>(window.size.width * channels));
+/// Rows of small pictures are too short to be worth a call of memcpy.
+HWY_INLINE void copy_row(const std::uint8_t* in, std::int64_t bytes, std::uint8_t* out) {
+#if HWY_TARGET != HWY_SCALAR
+  constexpr std::int64_t kShort = 256;
+  if (bytes >= 16 && bytes <= kShort) {
+    const Block block;
+    for (std::int64_t i = 0; i < bytes; i += 16) {
+      const auto at = std::min(i, bytes - 16);
+      hn::StoreU(hn::LoadU(block, in + at), block, out + at);
+    }
     return;
   }
-  const auto* in = image.row(window.visible.top + row) + window.visible.left * channels;
-  const auto right = window.size.width - window.left - shown.width;
-  const auto before = (window.flipped ? right : window.left) * channels;
-  const auto after = (window.flipped ? window.left : right) * channels;
-  std::memset(out, 0, static_cast<std::size_t>(before));
-  out += before;
-  if (window.flipped) {
-    flip_row(in, shown.width, channels, out);
-  } else {
-    std::memcpy(out, in, static_cast<std::size_t>(shown.width * channels));
-  }
-  std::memset(out + shown.width * channels, 0, static_cast<std::size_t>(after));
+#endif
+  std::memcpy(out, in, static_cast<std::size_t>(bytes));
 }
 
-/// The row of the source where it can be used as it is, else one built in `memory`.
-HWY_INLINE const std::uint8_t* row_of(const Window& window, const ImageView& image, std::int64_t y,
-                                      std::uint8_t* memory) {
-  const auto row = y - window.top;
-  const bool is_as_it_is = !window.flipped && window.visible.size.width == window.size.width &&
-                           row >= 0 && row < window.visible.size.height;
-  if (is_as_it_is) {
-    return image.row(window.visible.top + row) + window.visible.left * image.channels;
+/// Rows [first, first + count) of the window.
+void build_rows(const Window& window, const ImageView& image, std::int64_t first,
+                std::int64_t count, std::uint8_t* out, std::ptrdiff_t out_row_bytes) {
+  const auto channels = image.channels;
+  const auto& shown = window.visible;
+  if (shown.size != window.size) {
+    const auto row_bytes = static_cast<std::size_t>(window.size.width * channels);
+    for (std::int64_t y = 0; y < count; ++y) std::memset(out + y * out_row_bytes, 0, row_bytes);
   }
-  build_row(window, image, y, memory);
+  const auto right = window.size.width - window.left - shown.size.width;
+  out += (window.flipped ? right : window.left) * channels;
+  const auto begin = std::max(first, window.top);
+  const auto end = std::min(first + count, window.top + shown.size.height);
+  for (auto y = begin; y < end; ++y) {
+    const auto* in = image.row(shown.top + y - window.top) + shown.left * channels;
+    auto* to = out + (y - first) * out_row_bytes;
+    if (window.flipped) {
+      flip_row(in, shown.size.width, channels, to);
+    } else {
+      copy_row(in, shown.size.width * channels, to);
+    }
+  }
+}
+
+/// Rows that follow each other without gaps: those of the source where they can be used as they
+/// are, else rows built in `memory`.
+HWY_INLINE const std::uint8_t* rows_of(const Window& window, const ImageView& image,
+                                       std::int64_t first, std::int64_t count,
+                                       std::uint8_t* memory) {
+  const auto row_bytes = static_cast<std::ptrdiff_t>(window.size.width * image.channels);
+  if (window.is_plain() && (count == 1 || image.row_bytes == row_bytes)) {
+    return image.row(window.visible.top + first) + window.visible.left * image.channels;
+  }
+  build_rows(window, image, first, count, memory, row_bytes);
   return memory;
 }
 
@@ -165,9 +183,7 @@ void copy_window(const Window& window, const ImageView& image, std::int64_t firs
     std::memcpy(out, in, static_cast<std::size_t>(row_count * row_bytes));
     return;
   }
-  for (std::int64_t y = 0; y < row_count; ++y) {
-    build_row(window, image, first_row + y, out + y * out_row_bytes);
-  }
+  build_rows(window, image, first_row, row_count, out, out_row_bytes);
 }
 
 using Floats = hn::CappedTag<float, 16>;
@@ -180,27 +196,29 @@ HWY_INLINE FloatVector divide_corrected(FloatVector x, FloatVector divisor,
   return hn::MulAdd(rest, reciprocal, quotient);
 }
 
-/// The numbers of a row or of a channel's row: pixels, and what belongs to each of them.
+/// Numbers that follow each other: pixels, and what belongs to each of them.
 struct Numbers {
   const std::uint8_t* in;
   const float* mean;
   const float* deviation;
   const float* reciprocal;
+  std::int64_t
+      turn;  ///< after so many it begins again: the channels, or 1 for those of one channel
 };
 
 template <Division division>
-HWY_INLINE FloatVector normalized(const Numbers& numbers, std::int64_t at) {
+HWY_INLINE FloatVector normalized(const Numbers& numbers, std::int64_t at, std::int64_t phase) {
   const Floats floats;
   const hn::Rebind<std::uint8_t, Floats> bytes;
   const hn::Rebind<std::int32_t, Floats> ints;
   const auto x = hn::ConvertTo(floats, hn::PromoteTo(ints, hn::LoadU(bytes, numbers.in + at)));
   const auto largest = hn::Set(floats, 255.0F);
-  const auto mean = hn::LoadU(floats, numbers.mean + at);
-  const auto deviation = hn::LoadU(floats, numbers.deviation + at);
+  const auto mean = hn::LoadU(floats, numbers.mean + phase);
+  const auto deviation = hn::LoadU(floats, numbers.deviation + phase);
   if constexpr (division == Division::Correct) {
     const auto share = divide_corrected(x, largest, hn::Set(floats, 1.0F / 255.0F));
     return divide_corrected(hn::Sub(share, mean), deviation,
-                            hn::LoadU(floats, numbers.reciprocal + at));
+                            hn::LoadU(floats, numbers.reciprocal + phase));
   } else {
     return hn::Div(hn::Sub(hn::Div(x, largest), mean), deviation);
   }
@@ -210,16 +228,25 @@ template <Division division>
 HWY_INLINE void normalize_as(const Numbers& numbers, std::int64_t count, float* out) {
   const Floats floats;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(floats));
+  const auto turn = numbers.turn;
   if (count >= lanes) {
-    for (std::int64_t i = 0; i < count; i += lanes) {
-      const auto at = std::min(i, count - lanes);
-      hn::StoreU(normalized<division>(numbers, at), floats, out + at);
+    const auto step = lanes % turn;
+    std::int64_t phase = 0;
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      hn::StoreU(normalized<division>(numbers, i, phase), floats, out + i);
+      phase += step;
+      if (phase >= turn) phase -= turn;
     }
+    if (i == count) return;
+    // The last ones end with the numbers; some are written twice.
+    const auto at = count - lanes;
+    hn::StoreU(normalized<division>(numbers, at, at % turn), floats, out + at);
     return;
   }
   for (std::int64_t i = 0; i < count; ++i) {
     const auto share = static_cast<float>(numbers.in[i]) / 255.0F;
-    const auto value = (share - numbers.mean[i]) / numbers.deviation[i];
+    const auto value = (share - numbers.mean[i % turn]) / numbers.deviation[i % turn];
     std::memcpy(out + i, &value, sizeof(value));
   }
 }
@@ -259,39 +286,55 @@ HWY_ATTR void write_numbers(const Conversion& conversion, const Numbers& numbers
   }
 }
 
+/// What belongs to the numbers of a channel, or of all channels in turn.
+Numbers numbers_of(const Conversion& conversion, const std::uint8_t* in, std::int64_t at,
+                   std::int64_t turn) {
+  return {in, conversion.mean.data() + at, conversion.deviation.data() + at,
+          conversion.reciprocal.data() + at, turn};
+}
+
+/// Calls `convert(first, count)` for rows, as many at a time as there is memory for.
+template <typename Convert>
+HWY_INLINE void for_rows(const Window& window, const ImageView& image, const Convert& convert) {
+  const auto at_a_time = kernels::rows_at_a_time(window.size, image.channels);
+  for (std::int64_t first = 0; first < window.size.height; first += at_a_time) {
+    convert(first, std::min(at_a_time, window.size.height - first));
+  }
+}
+
 void convert_channels_last(const Window& window, const ImageView& image,
                            const Conversion& conversion, const RowMemory& memory, std::byte* out) {
-  const auto count = window.size.width * image.channels;
-  for (std::int64_t y = 0; y < window.size.height; ++y) {
-    const auto* row = row_of(window, image, y, memory.row);
-    const Numbers numbers{row, conversion.mean.data(), conversion.deviation.data(),
-                          conversion.reciprocal.data()};
-    write_numbers(conversion, numbers, count, memory.floats, out, y * count);
-  }
+  const auto row = window.size.width * image.channels;
+  for_rows(window, image, [&](std::int64_t first, std::int64_t count) HWY_ATTR {
+    const auto* rows = rows_of(window, image, first, count, memory.rows);
+    write_numbers(conversion, numbers_of(conversion, rows, 0, image.channels), count * row,
+                  memory.floats, out, first * row);
+  });
 }
 
 void convert_channels_first(const Window& window, const ImageView& image,
                             const Conversion& conversion, const RowMemory& memory, std::byte* out) {
   const auto width = window.size.width;
-  for (std::int64_t y = 0; y < window.size.height; ++y) {
-    split_row(row_of(window, image, y, memory.row), width, image.channels, memory.channels, width);
+  for_rows(window, image, [&](std::int64_t first, std::int64_t count) HWY_ATTR {
+    const auto pixels = count * width;
+    const auto* rows = rows_of(window, image, first, count, memory.rows);
+    split_row(rows, pixels, image.channels, memory.channels, pixels);
     for (std::int64_t c = 0; c < image.channels; ++c) {
-      const auto at = c * width;
-      const Numbers numbers{memory.channels + at, conversion.mean.data() + at,
-                            conversion.deviation.data() + at, conversion.reciprocal.data() + at};
-      write_numbers(conversion, numbers, width, memory.floats, out,
-                    (c * window.size.height + y) * width);
+      write_numbers(
+          conversion,
+          numbers_of(conversion, memory.channels + c * pixels, c * Conversion::kWidest, 1), pixels,
+          memory.floats, out, (c * window.size.height + first) * width);
     }
-  }
+  });
 }
 
 void split_window(const Window& window, const ImageView& image, const RowMemory& memory,
                   std::uint8_t* out) {
   const auto width = window.size.width;
-  for (std::int64_t y = 0; y < window.size.height; ++y) {
-    split_row(row_of(window, image, y, memory.row), width, image.channels, out + y * width,
-              window.size.height * width);
-  }
+  for_rows(window, image, [&](std::int64_t first, std::int64_t count) HWY_ATTR {
+    split_row(rows_of(window, image, first, count, memory.rows), count * width, image.channels,
+              out + first * width, window.size.height * width);
+  });
 }
 
 void convert_window(const Window& window, const ImageView& image, const Conversion& conversion,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "lockstep/data/transform/window.h"
 
 // The last pass over a picture, compiled for each vector unit and chosen at run time: rows are
-// taken through a window, converted and written. All units give the same bits.
+// taken through a window, some at a time, converted and written. All units give the same bits.
 namespace lockstep::data::kernels {
 
 /// How ((x / 255) - mean) / deviation is computed. The result has the same bits either way.
@@ -25,17 +26,26 @@ enum class Division : std::uint8_t {
 struct Conversion {
   OutputFormat format;
   Division division = Division::Divide;
-  /// For each number of a row, in the order of the output: a row of pixels, or for channels-first
-  /// a row of each channel.
+  /// What belongs to numbers that follow each other, for as many as the widest vector has.
+  /// Channels-last: by channel in turn, and a turn more, to begin with any channel. Channels-first:
+  /// `kWidest` of each channel, since numbers that follow each other are of one.
   std::vector<float> mean;
   std::vector<float> deviation;
   std::vector<float> reciprocal;  ///< of the deviation
+
+  static constexpr std::int64_t kWidest = 16;
 };
 
-/// Memory of one thread, for one row of the output each.
+/// As many rows at a time as the first-level cache holds several times over; at least one.
+constexpr std::int64_t rows_at_a_time(ImageSize size, std::int64_t channels) {
+  constexpr std::int64_t kBytes = 4096;
+  return std::clamp<std::int64_t>(kBytes / (size.width * channels), 1, size.height);
+}
+
+/// Memory of one thread, for the rows that are converted at a time.
 struct RowMemory {
-  std::uint8_t* row = nullptr;
-  std::uint8_t* channels = nullptr;  ///< the row, one channel after the other
+  std::uint8_t* rows = nullptr;
+  std::uint8_t* channels = nullptr;  ///< the same, one channel after the other
   float* floats = nullptr;
 };
 

@@ -39,24 +39,22 @@ bool is_exact(float mean, float deviation, float reciprocal) {
   return true;
 }
 
-kernels::Conversion make_conversion(const Pipeline& pipeline, std::int64_t width,
-                                    std::int64_t channels) {
+kernels::Conversion make_conversion(const Pipeline& pipeline, std::int64_t channels) {
   kernels::Conversion conversion{
       .format = pipeline.output, .mean = {}, .deviation = {}, .reciprocal = {}};
   if (pipeline.output.type == DataType::U8) return conversion;
+  constexpr auto kWidest = kernels::Conversion::kWidest;
   const auto* normalize = normalize_of(pipeline);
+  const bool is_first = pipeline.output.layout == Layout::ChannelsFirst;
   conversion.division = kernels::Division::Correct;
-  for (std::int64_t i = 0; i < width * channels; ++i) {
-    const bool is_first = pipeline.output.layout == Layout::ChannelsFirst;
-    const auto c = static_cast<std::size_t>(is_first ? i / width : i % channels);
-    conversion.mean.push_back(normalize == nullptr ? 0.0F : normalize->mean[c]);
-    conversion.deviation.push_back(normalize == nullptr ? 1.0F : normalize->deviation[c]);
-    conversion.reciprocal.push_back(1.0F / conversion.deviation.back());
-  }
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const bool is_first = pipeline.output.layout == Layout::ChannelsFirst;
-    const auto at = static_cast<std::size_t>(is_first ? c * width : c);
-    if (!is_exact(conversion.mean[at], conversion.deviation[at], conversion.reciprocal[at])) {
+  for (std::int64_t i = 0; i < (is_first ? kWidest * channels : kWidest + channels); ++i) {
+    const auto c = static_cast<std::size_t>(is_first ? i / kWidest : i % channels);
+    const auto mean = normalize == nullptr ? 0.0F : normalize->mean[c];
+    const auto deviation = normalize == nullptr ? 1.0F : normalize->deviation[c];
+    conversion.mean.push_back(mean);
+    conversion.deviation.push_back(deviation);
+    conversion.reciprocal.push_back(1.0F / deviation);
+    if (!is_exact(mean, deviation, 1.0F / deviation)) {
       conversion.division = kernels::Division::Divide;
     }
   }
@@ -133,7 +131,8 @@ class Progress {
   }
 
   kernels::RowMemory row_memory() {
-    const auto count = window_.size.width * image_.channels;
+    const auto count = kernels::rows_at_a_time(window_.size, image_.channels) * window_.size.width *
+                       image_.channels;
     const auto float_bytes = count * static_cast<std::int64_t>(sizeof(float));
     auto* const floats = scratch_.bytes(Scratch::Use::Floats, float_bytes);
     return {scratch_.bytes(Scratch::Use::Row, count), scratch_.bytes(Scratch::Use::Channels, count),
@@ -174,7 +173,7 @@ void erase(const Box& box, ImageSize size, OutputFormat format,
 Transform::Transform(const Pipeline& pipeline, const Field& image)
     : pipeline_(pipeline), image_(image), output_size_(check_pipeline(pipeline, image)) {
   const auto channels = image.shape[2];
-  conversion_ = make_conversion(pipeline, output_size_.width, channels);
+  conversion_ = make_conversion(pipeline, channels);
   erased_ = make_erased(pipeline, channels);
   const auto* normalize = normalize_of(pipeline);
   if (pipeline.output.type == DataType::U8 && normalize != nullptr) left_to_device_ = *normalize;
