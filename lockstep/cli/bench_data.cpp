@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/cli/bench_data_peers.h"
@@ -54,10 +55,6 @@ const data::Field& image_field(const data::Dataset& set) {
   return set.fields()[data::position_of("image", set.fields())];
 }
 
-bool is_folder(const data::Dataset& set) {
-  return image_field(set).kind == data::FieldKind::AnySizeImage;
-}
-
 data::Normalize normalize_for(std::int64_t channels) {
   return channels == 1 ? data::mnist_normalize() : data::imagenet_normalize();
 }
@@ -65,25 +62,47 @@ data::Normalize normalize_for(std::int64_t channels) {
 /// Pictures of any size become as large as in the classic benchmarks.
 constexpr std::int64_t kCrop = 224;
 
-/// Walks through epochs without end, batch by batch, for a while.
-class Walk {
- public:
-  explicit Walk(data::Loader& loader) : loader_(loader) {}
+/// Batches that are measured at the least, however long they take.
+constexpr std::int64_t kFewestBatches = 8;
 
-  /// Seconds per batch.
-  Seconds run(Seconds time) {
+/// A loader that is measured once: nothing of it runs while others are.
+class LoaderRun {
+ public:
+  LoaderRun(const data::DatasetPtr& set, LoadWork work, std::optional<int> workers,
+            const BenchDataOptions& options)
+      : loader_(set, data::micro_batches(order_of(*set, options), {0, 1}),
+                {.workers = workers,
+                 .buffers = options.buffers,
+                 .pipeline = pipeline_of(work, image_field(*set))}),
+        buffers_(options.buffers) {}
+
+  int workers() const { return loader_.workers(); }
+
+  /// Seconds per batch. What was filled before the clock starts is taken first.
+  Seconds measure(Seconds time) {
+    for (int i = 0; i <= buffers_; ++i) take();
     const auto start = Clock::now();
     std::int64_t batches = 0;
-    while (Clock::now() - start < time) {
-      while (!loader_.next()) {
-      }
+    while (batches < kFewestBatches || Clock::now() - start < time) {
+      take();
       ++batches;
     }
     return Seconds(Clock::now() - start) / static_cast<double>(batches);
   }
 
  private:
-  data::Loader& loader_;
+  static data::TrainOrder order_of(const data::Dataset& set, const BenchDataOptions& options) {
+    return {set.size(), {.batch_size = options.batch_size}, {.seed = 2022}};
+  }
+
+  /// Epochs follow each other without end.
+  void take() {
+    while (!loader_.next()) {
+    }
+  }
+
+  data::Loader loader_;
+  int buffers_;
 };
 
 struct Measured {
@@ -92,33 +111,39 @@ struct Measured {
   std::vector<Seconds> peer;  ///< of the peer that takes turns with us, if there is one
 };
 
-/// Copying is the peer of loading without any work, decoding that of loading files.
-std::optional<std::string> turn_taking_peer(LoadWork work, const data::Dataset& set) {
-  if (is_folder(set)) return "decoding alone";
-  if (work == LoadWork::None) return "copying alone";
-  return std::nullopt;
-}
+/// What takes turns with us: decoding for loading files, copying for loading without any work.
+struct TurnTakingPeer {
+  std::string name;
+  std::function<Seconds(int threads)> measure;
+};
 
-Seconds measure_peer(const data::Dataset& set, int threads, const BenchDataOptions& options) {
-  const auto measure = is_folder(set) ? decode_batch : copy_batch;
-  return measure(set, threads, options.batch_size, options.round);
+std::optional<TurnTakingPeer> peer_of(LoadWork work, const data::DatasetPtr& set,
+                                      const BenchDataOptions& options) {
+  if (const auto* const folder = dynamic_cast<const data::ImageFolder*>(set.get())) {
+    return TurnTakingPeer{"decoding alone", [=](int threads) {
+                            return decode_batch(*folder, threads, options.batch_size,
+                                                options.round);
+                          }};
+  }
+  if (work != LoadWork::None || image_field(*set).kind != data::FieldKind::Fixed) return {};
+  return TurnTakingPeer{"copying alone", [=](int threads) {
+                          return copy_batch(*set, threads, options.batch_size, options.round);
+                        }};
 }
 
 Measured measure(const data::DatasetPtr& set, LoadWork work, std::optional<int> workers,
-                 const BenchDataOptions& options) {
-  const data::TrainOrder order(set->size(), {.batch_size = options.batch_size}, {.seed = 2022});
-  data::Loader loader(set, data::micro_batches(order, {0, 1}),
-                      {.workers = workers,
-                       .buffers = options.buffers,
-                       .pipeline = pipeline_of(work, image_field(*set))});
-  Measured measured{.workers = loader.workers(), .ours = {}, .peer = {}};
-  const bool has_peer = turn_taking_peer(work, *set).has_value();
-  Walk walk(loader);
-  walk.run(options.round);  // to warm up: pages are mapped, checksums compared
-  for (int round = 0; round < options.rounds; ++round) {
-    measured.ours.push_back(walk.run(options.round));
+                 const BenchDataOptions& options, const std::optional<TurnTakingPeer>& peer) {
+  Measured measured;
+  for (int round = -1; round < options.rounds; ++round) {
+    const auto time = [&] {
+      LoaderRun run(set, work, workers, options);
+      measured.workers = run.workers();
+      return run.measure(options.round);
+    }();
+    if (round < 0) continue;  // to warm up: pages are mapped, checksums compared
+    measured.ours.push_back(time);
     // The consumer fills too, so as many threads load as there are workers and one.
-    if (has_peer) measured.peer.push_back(measure_peer(*set, measured.workers + 1, options));
+    if (peer) measured.peer.push_back(peer->measure(measured.workers + 1));
   }
   return measured;
 }
@@ -195,17 +220,18 @@ BenchReport bench_data(const BenchDataOptions& options, const topology::Environm
   BenchReport report{"data", {}};
   for (const auto work : options.works) {
     const auto title = fmt::format("load {}, batch {}", name_of(work), options.batch_size);
+    const auto peer = peer_of(work, set, options);
     std::optional<Seconds> best;
     for (const auto workers : options.workers) {
-      auto measured = measure(set, work, workers, options);
+      auto measured = measure(set, work, workers, options, peer);
       report.rows.push_back(make_row(title, fmt::format("lockstep, {} workers", measured.workers),
                                      std::move(measured.ours), options.batch_size));
       const auto ours = report.rows.back().timing.median;
       best = std::min(best.value_or(ours), ours);
-      if (const auto peer = turn_taking_peer(work, *set)) {
-        report.rows.push_back(make_row(title,
-                                       fmt::format("{}, {} threads", *peer, measured.workers + 1),
-                                       std::move(measured.peer), options.batch_size));
+      if (peer) {
+        report.rows.push_back(
+            make_row(title, fmt::format("{}, {} threads", peer->name, measured.workers + 1),
+                     std::move(measured.peer), options.batch_size));
         add_ratio(report.rows.back(), ours);
       }
     }

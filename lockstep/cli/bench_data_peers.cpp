@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -15,6 +16,7 @@
 #include "lockstep/base/strings.h"
 #include "lockstep/cli/bench_systems.h"
 #include "lockstep/cli/run_to_end.h"
+#include "lockstep/data/formats/decode_image.h"
 #include "lockstep/data/sampling/permutation.h"
 #include "lockstep/data/transform/transform.h"
 
@@ -29,34 +31,38 @@ constexpr std::int64_t kMostPictures = 20'000;
 /// Pictures whose results are compared.
 constexpr std::int64_t kChecked = 16;
 constexpr int kTorchRounds = 3;
+/// Files that are kept in memory while decoding them is measured.
+constexpr std::int64_t kMostFiles = 1000;
 
 /// Lets threads call `work(thread, n, sample)` for samples in random order, n counting those of the
-/// thread, and returns the time that all together take for a batch.
+/// thread, and returns the time that all together take for a batch. Each thread has a clock of its
+/// own, so that nobody's idling at the end counts.
 template <typename Work>
-Seconds time_batches(const data::Dataset& set, int threads, std::int64_t batch_size, Seconds time,
+Seconds time_batches(std::int64_t samples, int threads, std::int64_t batch_size, Seconds time,
                      const Work& work) {
-  const data::Permutation order(7, 0, set.size());
-  std::atomic<std::int64_t> batches{0};
-  const auto start = Clock::now();
+  const data::Permutation order(7, 0, samples);
+  std::atomic<std::int64_t> next{0};
+  std::vector<double> rates(static_cast<std::size_t>(threads));  // samples per second
   {
     std::vector<std::jthread> running;
     for (int thread = 0; thread < threads; ++thread) {
       running.emplace_back([&, thread] {
+        constexpr std::int64_t kAtATime = 16;
+        const auto start = Clock::now();
         std::int64_t nth = 0;
         while (Clock::now() - start < time) {
-          const auto batch = batches++;
-          for (std::int64_t i = 0; i < batch_size; ++i) {
-            work(thread, nth++, order((batch * batch_size + i) % set.size()));
+          const auto first = next.fetch_add(kAtATime);
+          for (std::int64_t i = 0; i < kAtATime; ++i) {
+            work(thread, nth++, order((first + i) % samples));
           }
         }
+        rates[static_cast<std::size_t>(thread)] =
+            static_cast<double>(nth) / Seconds(Clock::now() - start).count();
       });
     }
   }
-  return Seconds(Clock::now() - start) / static_cast<double>(batches.load());
-}
-
-std::vector<data::Sample> samples_for(const data::Dataset& set, int threads) {
-  return std::vector<data::Sample>(static_cast<std::size_t>(threads), data::Sample(set.fields()));
+  const auto rate = std::accumulate(rates.begin(), rates.end(), 0.0);
+  return Seconds(static_cast<double>(batch_size) / rate);
 }
 
 /// Where the values of a field stand, sample by sample; the set must keep them in memory.
@@ -211,20 +217,30 @@ Seconds copy_batch(const data::Dataset& set, int threads, std::int64_t batch_siz
   std::vector<std::vector<std::byte>> memory(static_cast<std::size_t>(threads));
   for (auto& own : memory) own.resize(room);
   return time_batches(
-      set, threads, batch_size, time, [&](int thread, std::int64_t nth, std::int64_t index) {
+      set.size(), threads, batch_size, time, [&](int thread, std::int64_t nth, std::int64_t index) {
         auto& own = memory[static_cast<std::size_t>(thread)];
         const auto at = static_cast<std::size_t>(nth % (batch_size * kBatches)) * bytes;
         std::memcpy(own.data() + at, records[static_cast<std::size_t>(index)], bytes);
       });
 }
 
-Seconds decode_batch(const data::Dataset& folder, int threads, std::int64_t batch_size,
+Seconds decode_batch(const data::ImageFolder& folder, int threads, std::int64_t batch_size,
                      Seconds time) {
-  auto samples = samples_for(folder, threads);
-  return time_batches(folder, threads, batch_size, time,
-                      [&](int thread, std::int64_t /*nth*/, std::int64_t index) {
-                        folder.sample(index, samples[static_cast<std::size_t>(thread)]);
-                      });
+  std::vector<std::string> files;
+  for (std::int64_t i = 0; i < std::min(folder.size(), kMostFiles); ++i) {
+    files.push_back(folder.stored_bytes(i));
+  }
+  std::vector<std::vector<std::uint8_t>> memory(static_cast<std::size_t>(threads));
+  const auto decode = [&](int thread, std::int64_t /*nth*/, std::int64_t index) {
+    auto& own = memory[static_cast<std::size_t>(thread)];
+    data::decode_image(data::as_bytes(files[static_cast<std::size_t>(index)]), "a file",
+                       [&](data::ImageSize size) {
+                         const auto bytes = static_cast<std::size_t>(size.height * size.width * 3);
+                         if (own.size() < bytes) own.resize(bytes);
+                         return std::span(own).first(bytes);
+                       });
+  };
+  return time_batches(std::ssize(files), threads, batch_size, time, decode);
 }
 
 std::vector<TorchResult> measure_torch(const BenchDataOptions& options, const data::Dataset& set,

@@ -6,6 +6,7 @@
 
 #include "lockstep/cli/bench_data.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/sets/image_folder.h"
 
 namespace lockstep::cli {
 
@@ -13,8 +14,8 @@ namespace lockstep::cli {
 /// random order, measured for a while.
 Seconds copy_batch(const data::Dataset& set, int threads, std::int64_t batch_size, Seconds time);
 
-/// The same, for decoding the files of a folder of pictures and doing nothing with them.
-Seconds decode_batch(const data::Dataset& folder, int threads, std::int64_t batch_size,
+/// The same, for decoding files that are in memory, and doing nothing with the pictures.
+Seconds decode_batch(const data::ImageFolder& folder, int threads, std::int64_t batch_size,
                      Seconds time);
 
 /// What torch reached for one work with one number of workers.

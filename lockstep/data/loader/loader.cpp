@@ -51,6 +51,7 @@ BatchPlanPtr checked(BatchPlanPtr plan) {
 void fill_chunk(const SampleFiller& filler, Ring& ring, const Ring::Chunk& chunk,
                 SampleFiller::Scratch& scratch) {
   auto& slot = *chunk.slot;
+  const auto start = Ring::Clock::now();
   auto at = chunk.first;
   std::optional<Ring::Failure> failure;
   try {
@@ -69,7 +70,7 @@ void fill_chunk(const SampleFiller& filler, Ring& ring, const Ring::Chunk& chunk
   } catch (...) {
     failure = Ring::Failure{at, std::current_exception()};
   }
-  ring.finish(chunk, std::move(failure));
+  ring.finish(chunk, Ring::Clock::now() - start, std::move(failure));
 }
 
 /// What a sample's reading threw, with what the reader of the message needs to find it.

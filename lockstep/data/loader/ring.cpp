@@ -11,9 +11,10 @@
 namespace lockstep::data {
 namespace {
 
-/// Samples that a thread fills between two looks at the mutex: enough for the lock not to be seen,
-/// few enough for several threads to share a batch.
-constexpr std::int64_t kChunk = 16;
+/// What a thread fills between two looks at the mutex: enough for the lock not to be seen, little
+/// enough for threads that share a batch to finish at about the same time.
+constexpr std::int64_t kMostPerChunk = 16;
+constexpr auto kTimePerChunk = std::chrono::microseconds(100);
 
 /// How long the consumer looks again and again before it sleeps: filling the rest of a batch takes
 /// microseconds, being woken can take longer.
@@ -76,20 +77,19 @@ std::optional<Ring::Chunk> Ring::claim() {
 std::optional<Ring::Chunk> Ring::try_claim() {
   const std::lock_guard lock(mutex_);
   consumer_asks_ = true;
-  if (opened_.empty()) {
-    if (!may_open()) return std::nullopt;
-    open_next();
-    if (workers_waiting_ > 0) room_.notify_one();
-  }
-  return claim_from(*opened_.front());
+  if (!opened_.empty() && is_filled(*opened_.front())) return std::nullopt;
+  auto chunk = claim_any();
+  if (chunk && workers_waiting_ > 0) room_.notify_one();
+  return chunk;
 }
 
-void Ring::finish(const Chunk& chunk, std::optional<Failure> failure) {
+void Ring::finish(const Chunk& chunk, Clock::duration time, std::optional<Failure> failure) {
   const std::lock_guard lock(mutex_);
   auto& slot = *chunk.slot;
   if (failure && (!slot.failure || failure->position < slot.failure->position)) {
     slot.failure = std::move(failure);
   }
+  sample_time_ = (7 * sample_time_ + time / chunk.count) / 8;
   --chunks_in_work_;
   slot.unfilled -= chunk.count;
   if (consumer_waiting_) filled_.notify_one();
@@ -154,9 +154,15 @@ void Ring::open_next() {
   }
 }
 
+/// A matter of speed alone: what is delivered does not depend on it.
+std::int64_t Ring::chunk_size() const {
+  if (sample_time_ <= kTimePerChunk / kMostPerChunk) return kMostPerChunk;
+  return std::max<std::int64_t>(1, kTimePerChunk / sample_time_);
+}
+
 std::optional<Ring::Chunk> Ring::claim_from(Slot& slot) {
   if (slot.claimed == slot.size) return std::nullopt;
-  const Chunk chunk{&slot, slot.claimed, std::min(kChunk, slot.size - slot.claimed)};
+  const Chunk chunk{&slot, slot.claimed, std::min(chunk_size(), slot.size - slot.claimed)};
   slot.claimed += chunk.count;
   ++chunks_in_work_;
   return chunk;
@@ -172,11 +178,12 @@ std::optional<Ring::Chunk> Ring::claim_any() {
   return claim_from(*opened_.back());
 }
 
-/// Returns when the first batch is filled or has a chunk to claim, or when there is a slot to open.
+/// Returns when the first batch is filled, or when there is something to claim.
 void Ring::await_front(std::unique_lock<std::mutex>& lock) {
+  const auto has_chunk = [](const Slot* slot) { return slot->claimed < slot->size; };
   const auto is_something_to_do = [&] {
-    if (opened_.empty()) return may_open();
-    return is_filled(*opened_.front()) || opened_.front()->claimed < opened_.front()->size;
+    return (!opened_.empty() && is_filled(*opened_.front())) || may_open() ||
+           std::any_of(opened_.begin(), opened_.end(), has_chunk);
   };
   const auto start = Clock::now();
   while (!is_something_to_do() && Clock::now() - start < kPatience) {

@@ -71,9 +71,11 @@ class Ring {
 
   /// A chunk to fill; waits for one. Nothing once the ring is stopped.
   std::optional<Chunk> claim();
-  /// A chunk of the batch that is taken next; nothing if all of them are in work.
+  /// A chunk to fill, for the consumer: of the batch that is taken next if there is one, else of
+  /// one behind it; nothing if the next batch is filled, or all that may be filled is in work.
   std::optional<Chunk> try_claim();
-  void finish(const Chunk& chunk, std::optional<Failure> failure);
+  /// The samples of a chunk are filled, or one of them could not be. `time` is what it took.
+  void finish(const Chunk& chunk, Clock::duration time, std::optional<Failure> failure);
 
   /// The next batch, when it is filled: nothing while chunks of it are left to claim.
   /// Throws `Timeout` where every batch has been held by its takers for a minute.
@@ -90,6 +92,7 @@ class Ring {
   void drop_opened(std::unique_lock<std::mutex>& lock, std::int64_t epoch, std::int64_t number);
   bool may_open() const;
   void open_next();
+  std::int64_t chunk_size() const;
   std::optional<Chunk> claim_from(Slot& slot);
   std::optional<Chunk> claim_any();
   void await_front(std::unique_lock<std::mutex>& lock);
@@ -115,6 +118,7 @@ class Ring {
   int workers_waiting_ = 0;
   bool consumer_waiting_ = false;
   Clock::duration producers_waited_{};
+  Clock::duration sample_time_{};  ///< what a sample takes, lately
 };
 
 }  // namespace lockstep::data

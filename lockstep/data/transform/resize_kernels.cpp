@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-// Vectors without a fixed size have no place in a struct, and no blocks to combine. Arm processors
-// that have them also have vectors of 16 bytes.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "lockstep/data/transform/vector_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lockstep/data/transform/resize_kernels.cpp"
 #include <hwy/foreach_target.h>
