@@ -7,3 +7,7 @@
 #include "lockstep/comm/local/local_group.h"
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/comm/world.h"
+#include "lockstep/data/loader/loader.h"
+#include "lockstep/data/sets/array_dataset.h"
+#include "lockstep/data/sets/catalog.h"
+#include "lockstep/data/transform/presets.h"

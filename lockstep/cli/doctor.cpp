@@ -33,6 +33,8 @@ constexpr std::array kOptionalParts{
     OptionalPart{"PyTorch for Python", "torch.distributed scripts under lockstep run",
                  OptionalPart::Kind::File, "/usr/lib/python3/dist-packages/torch/__init__.py",
                  "python3-torch"},
+    OptionalPart{"torchvision for Python", "the peer of bench data", OptionalPart::Kind::File,
+                 "/usr/lib/python3/dist-packages/torchvision/__init__.py", "python3-torchvision"},
     OptionalPart{"Fashion-MNIST", "a real data set", OptionalPart::Kind::File,
                  "/usr/share/datasets/fashion-mnist", "dataset-fashion-mnist"},
     OptionalPart{"NVIDIA driver", "GPUs", OptionalPart::Kind::Library, "libcuda.so.1",

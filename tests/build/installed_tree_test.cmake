@@ -17,7 +17,7 @@ run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/build/consumer -B ${WORK_DIR}/build
     -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix ${flags})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 run(${WORK_DIR}/prefix/bin/lockstep run --num-instances 2 ${WORK_DIR}/build/consumer)
-if(NOT output MATCHES "\\[1\\] instance 1 of 2, sum 3")
+if(NOT output MATCHES "\\[1\\] instance 1 of 2, sum 3, squares 285")
   message(FATAL_ERROR "expected the consumer's lines, found: ${output}")
 endif()
 file(REMOVE_RECURSE ${WORK_DIR})

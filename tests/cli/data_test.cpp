@@ -124,6 +124,16 @@ TEST_F(DataCommandTest, InstancesShareOnePackAndOneOfThemSpeaks) {
   EXPECT_EQ(std::distance(packs, {}), 1);
 }
 
+TEST_F(DataCommandTest, AnExampleDividesASetAmongInstances) {
+  const auto alone = run({"run", "--num-replicas", "4", LOAD_DATA_BINARY});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("instance 0: 780 batches, 49920 of 50000 samples"));
+  const auto two = run({"run", "--num-replicas", "4", "--num-instances", "2", LOAD_DATA_BINARY});
+  EXPECT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_THAT(two.out, AllOf(HasSubstr("[0] instance 0: 390 batches, 24960 of 50000 samples"),
+                             HasSubstr("[1] instance 1: 390 batches, 24960 of 50000 samples")));
+}
+
 TEST_F(DataCommandTest, HelpTellsTheOptions) {
   EXPECT_THAT(run({"--help"}).out, HasSubstr("data      data sets"));
   EXPECT_THAT(run({"bench", "--help"}).out, HasSubstr("data"));

@@ -24,9 +24,9 @@ Augment parse_augment(std::string_view text);
 /// What the presets leave open.
 struct PresetOptions {
   /// What every picture becomes; {0, 0} leaves pictures of one size as they are.
-  ImageSize size;
-  std::optional<Normalize> normalize;
-  OutputFormat output;
+  ImageSize size{};
+  std::optional<Normalize> normalize{};
+  OutputFormat output{};
 };
 
 /// Standard is, for pictures of one size, a crop of that size with padding of an eighth of it (4
