@@ -37,7 +37,9 @@ build-with-tests: packages-build packages-test
 bench: build-with-tests
 	$(BUILD)/bin/lockstep bench launch
 	$(BUILD)/bin/lockstep bench comm
+	$(BUILD)/bin/lockstep bench data --against torch
 	$(BUILD)/bench/output_bench
+	$(BUILD)/bench/transform_bench
 
 ## make test-asan   the same tests under the address and undefined-behaviour sanitizers
 ## make test-tsan   the same tests under the thread sanitizer

@@ -25,7 +25,7 @@ TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
   const auto result = lockstep({"rum"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
-            "lockstep: expected one of the commands run, bench, doctor, version, found 'rum'\n"
+            "lockstep: expected one of the commands run, data, bench, doctor, version, found 'rum'\n"
             "  try: lockstep run\n");
 }
 
