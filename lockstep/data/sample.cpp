@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
@@ -34,18 +32,37 @@ std::span<std::uint8_t> Sample::write_image(std::size_t field, ImageSize size) {
 }
 
 void Sample::refer(std::size_t field, const void* data) {
-  parts_[field].data = static_cast<const std::byte*>(data);
+  check(field, fields_[field].type, FieldKind::Fixed);
+  set_data(field, data);
 }
 
 void Sample::refer_varying(std::size_t field, const void* data, std::int64_t length) {
   check_length(field, length);
-  refer(field, data);
+  set_data(field, data);
   parts_[field].length = length;
 }
 
 void Sample::refer_image(std::size_t field, const std::uint8_t* pixels, ImageSize size) {
-  refer(field, pixels);
+  check(field, DataType::U8, FieldKind::AnySizeImage);
+  set_data(field, pixels);
   parts_[field].size = size;
+}
+
+void Sample::clear() noexcept {
+  for (auto& part : parts_) {
+    part.is_written = false;
+    part.length = 0;
+    part.size = {};
+  }
+}
+
+void Sample::check_complete() const {
+  for (std::size_t field = 0; field < fields_.size(); ++field) {
+    if (parts_[field].is_written) continue;
+    throw Error(ErrorKind::Options,
+                fmt::format("expected a value for field '{}', but Dataset::sample wrote none",
+                            fields_[field].name));
+  }
 }
 
 ImageView Sample::image(std::size_t field) const noexcept {
@@ -63,13 +80,16 @@ std::int64_t Sample::entry_count(std::size_t field) const {
 
 void* Sample::memory(std::size_t field, DataType type, FieldKind kind, std::int64_t count) {
   check(field, type, kind);
-  auto& part = parts_[field];
+  auto& own = parts_[field].own;
   const auto bytes = static_cast<std::size_t>(count) * size_of(type);
-  // At least a byte: what is written but empty is not null.
-  if (part.own.size() < std::max<std::size_t>(bytes, 1))
-    part.own.resize(std::max<std::size_t>(bytes, 1));
-  part.data = part.own.data();
-  return part.own.data();
+  if (own.size() < bytes) own.resize(bytes);
+  set_data(field, own.data());
+  return own.data();
+}
+
+void Sample::set_data(std::size_t field, const void* data) noexcept {
+  parts_[field].is_written = true;
+  parts_[field].data = static_cast<const std::byte*>(data);
 }
 
 void Sample::check(std::size_t field, DataType type, FieldKind kind) const {

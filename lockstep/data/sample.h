@@ -22,11 +22,9 @@ class Sample {
   explicit Sample(const std::vector<Field>& fields);
 
   /// Forgets what the sample before this one had.
-  void clear() noexcept {
-    for (auto& part : parts_) part.data = nullptr;
-  }
+  void clear() noexcept;
 
-  /// Memory to write a field of fixed shape into. It holds what was last written there.
+  /// Memory to write a field of fixed shape into, all of it: it holds what was last written there.
   template <typename T>
   std::span<T> write(std::size_t field) {
     const auto count = count_of(fields_[field]);
@@ -59,7 +57,8 @@ class Sample {
   void refer_image(std::size_t field, const std::uint8_t* pixels, ImageSize size);
 
   const std::vector<Field>& fields() const noexcept { return fields_; }
-  /// Null where nothing was written since `clear`.
+  /// Throws `Options` where a field was neither written nor referred to since `clear`.
+  void check_complete() const;
   const std::byte* data(std::size_t field) const noexcept { return parts_[field].data; }
   /// Entries of a varying field.
   std::int64_t length(std::size_t field) const noexcept { return parts_[field].length; }
@@ -68,6 +67,7 @@ class Sample {
 
  private:
   struct Part {
+    bool is_written = false;
     const std::byte* data = nullptr;
     std::int64_t length = 0;
     ImageSize size;
@@ -76,6 +76,7 @@ class Sample {
 
   std::int64_t entry_count(std::size_t field) const;
   void* memory(std::size_t field, DataType type, FieldKind kind, std::int64_t count);
+  void set_data(std::size_t field, const void* data) noexcept;
   void check(std::size_t field, DataType type, FieldKind kind) const;
   void check_length(std::size_t field, std::int64_t length) const;
 

@@ -12,7 +12,7 @@ Batch& Batch::operator=(Batch&& other) noexcept {
   if (this == &other) return *this;
   release();
   ring_ = std::move(other.ring_);
-  slot_ = other.slot_;
+  slot_ = std::exchange(other.slot_, nullptr);
   return *this;
 }
 
@@ -26,7 +26,9 @@ std::span<const std::int64_t> Batch::lengths(std::size_t field) const {
 }
 
 void Batch::release() noexcept {
-  if (const auto ring = std::exchange(ring_, nullptr)) ring->release(*slot_);
+  auto* const slot = std::exchange(slot_, nullptr);
+  const auto ring = std::exchange(ring_, nullptr);
+  if (slot != nullptr) ring->release(*slot);
 }
 
 void Batch::check_type(std::size_t field, DataType type) const {

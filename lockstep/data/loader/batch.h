@@ -4,6 +4,8 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/data/loader/ring.h"
 
@@ -16,12 +18,13 @@ class Batch {
  public:
   Batch(std::shared_ptr<Ring> ring, Ring::Slot* slot) noexcept
       : ring_(std::move(ring)), slot_(slot) {}
-  Batch(Batch&&) noexcept = default;
+  Batch(Batch&& other) noexcept
+      : ring_(std::move(other.ring_)), slot_(std::exchange(other.slot_, nullptr)) {}
   Batch& operator=(Batch&& other) noexcept;
   ~Batch() { release(); }
 
-  /// Samples in it.
-  std::int64_t size() const noexcept { return slot_->size; }
+  /// Samples in it; 0 once it is released.
+  std::int64_t size() const noexcept { return slot_ == nullptr ? 0 : slot_->size; }
   const BatchPlace& place() const noexcept { return slot_->place; }
   const std::vector<Field>& fields() const noexcept { return ring_->fields(); }
   /// The samples' numbers in the set.
@@ -44,7 +47,7 @@ class Batch {
   /// How many entries each sample has of a varying field.
   std::span<const std::int64_t> lengths(std::size_t field) const;
 
-  /// Gives the memory back. The batch is empty from then on.
+  /// Gives the memory back. Nothing but `size` may be asked from then on.
   void release() noexcept;
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "lockstep/base/error.h"
@@ -13,8 +14,15 @@ namespace {
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+/// Bytes of a column, up to the next cache line.
+std::size_t column_bytes(std::size_t samples, std::size_t bytes) {
+  constexpr auto kMost = std::size_t{1} << 48;
+  if (samples > kMost / std::max<std::size_t>(bytes, 1)) {
+    throw Error(ErrorKind::Options,
+                fmt::format("loader: a batch of {} samples with {} bytes each is out of range",
+                            samples, bytes));
+  }
+  return (samples * bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
 }  // namespace
@@ -35,20 +43,26 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t bytes) {
 BatchMemory::BatchMemory(const std::vector<Field>& fields, std::int64_t samples,
                          const AllocateMemory& allocate) {
   const auto count = static_cast<std::size_t>(samples);
-  const auto lengths_bytes = [&](const Field& field) {
-    return field.kind == FieldKind::Varying ? aligned(count * sizeof(std::int64_t)) : 0;
-  };
   std::size_t bytes = 0;
-  for (const auto& field : fields) bytes += aligned(count * bytes_of(field)) + lengths_bytes(field);
+  for (const auto& field : fields) {
+    bytes += column_bytes(count, bytes_of(field));
+    if (field.kind == FieldKind::Varying) bytes += column_bytes(count, sizeof(std::int64_t));
+  }
   memory_ = allocate(bytes);
+  if (memory_ == nullptr || reinterpret_cast<std::uintptr_t>(memory_.get()) % kCacheLine != 0) {
+    throw Error(ErrorKind::Options,
+                fmt::format("loader: expected memory of {} bytes that begins at a multiple of {}, "
+                            "found address {}",
+                            bytes, kCacheLine, fmt::ptr(memory_.get())));
+  }
 
   auto* next = memory_.get();
   for (const auto& field : fields) {
     auto& column = columns_.emplace_back(Column{.data = next, .bytes = bytes_of(field)});
-    next += aligned(count * column.bytes);
+    next += column_bytes(count, column.bytes);
     if (field.kind != FieldKind::Varying) continue;
     column.lengths = reinterpret_cast<std::int64_t*>(next);
-    next += lengths_bytes(field);
+    next += column_bytes(count, sizeof(std::int64_t));
   }
 }
 

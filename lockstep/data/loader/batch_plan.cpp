@@ -109,7 +109,7 @@ class EvaluationBatches final : public BatchPlan {
   std::int64_t batches_per_epoch() const override {
     return order_.batches_of(local_.first, local_.count);
   }
-  std::int64_t samples_per_batch() const override { return order_.batch_size(); }
+  std::int64_t samples_per_batch() const override { return order_.most_samples(); }
 
   BatchPlace place(std::int64_t epoch, std::int64_t number) const override {
     return {.epoch = epoch,

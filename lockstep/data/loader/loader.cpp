@@ -1,14 +1,16 @@
 #include "lockstep/data/loader/loader.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
+#include <limits>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/owned_cores.h"
 #include "lockstep/data/loader/ring.h"
 #include "lockstep/data/loader/sample_filler.h"
 
@@ -16,12 +18,6 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kMostWorkers = 1024;
-
-int owned_cores() {
-  cpu_set_t cpus;
-  if (::sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1;
-  return CPU_COUNT(&cpus);
-}
 
 void check_range(const char* name, int value, int least, int most) {
   if (value >= least && value <= most) return;
@@ -42,51 +38,71 @@ Ring::Ahead decide_ahead(const LoaderOptions& options) {
   return options.early_preload ? Ring::Ahead::Unbounded : Ring::Ahead::WithinEpoch;
 }
 
+Ring::Options ring_options(const LoaderOptions& options) {
+  return {.slots = options.buffers,
+          .ahead = decide_ahead(options),
+          .held_too_long = std::chrono::duration_cast<Ring::Clock::duration>(options.patience)};
+}
+
 BatchPlanPtr checked(BatchPlanPtr plan) {
   if (!plan) throw Error(ErrorKind::Options, "loader: expected a plan, found a null pointer");
   return plan;
 }
 
-/// Stops in the middle where the ring is stopped: nobody will look at it then.
+void fill_samples(const SampleFiller& filler, const Ring& ring, const Ring::Slot& slot,
+                  std::span<const std::int64_t> indexes, std::int64_t& at,
+                  SampleFiller::Scratch& scratch) {
+  for (const auto index : indexes) {
+    if (ring.is_stopped()) return;  // nobody will look at it
+    const Draws draws{.seed = ring.plan().seed(),
+                      .epoch = static_cast<std::uint32_t>(slot.place.epoch),
+                      .sample = static_cast<std::uint64_t>(index)};
+    filler.fill(index, draws, slot.memory, at, scratch);
+    ++at;
+  }
+}
+
 void fill_chunk(const SampleFiller& filler, Ring& ring, const Ring::Chunk& chunk,
                 SampleFiller::Scratch& scratch) {
   auto& slot = *chunk.slot;
   const auto start = Ring::Clock::now();
+  const auto indexes =
+      std::span(slot.indexes)
+          .subspan(static_cast<std::size_t>(chunk.first), static_cast<std::size_t>(chunk.count));
   auto at = chunk.first;
+  bool has_indexes = false;
   std::optional<Ring::Failure> failure;
   try {
-    const auto indexes =
-        std::span(slot.indexes)
-            .subspan(static_cast<std::size_t>(chunk.first), static_cast<std::size_t>(chunk.count));
     ring.plan().samples(slot.place, chunk.first, indexes);
-    for (const auto index : indexes) {
-      if (ring.is_stopped()) break;
-      const Draws draws{.seed = ring.plan().seed(),
-                        .epoch = static_cast<std::uint32_t>(slot.place.epoch),
-                        .sample = static_cast<std::uint64_t>(index)};
-      filler.fill(index, draws, slot.memory, at, scratch);
-      ++at;
-    }
+    has_indexes = true;
+    fill_samples(filler, ring, slot, indexes, at, scratch);
   } catch (...) {
-    failure = Ring::Failure{at, std::current_exception()};
+    failure = Ring::Failure{at, !has_indexes, std::current_exception()};
   }
   ring.finish(chunk, Ring::Clock::now() - start, std::move(failure));
 }
 
+/// Where a sample is that could not be read, as far as that is known.
+std::string where(const Ring::Slot& slot, const Dataset& set) {
+  if (slot.failure->is_of_the_plan) {
+    return fmt::format("loader: epoch {}, batch {}: ", slot.place.epoch, slot.place.number);
+  }
+  const auto index = slot.indexes[static_cast<std::size_t>(slot.failure->position)];
+  const auto source = index >= 0 && index < set.size() ? set.source_of(index) : "";
+  return fmt::format("loader: epoch {}, sample {}{}: ", slot.place.epoch, index,
+                     source.empty() ? "" : fmt::format(" ({})", source));
+}
+
 /// What a sample's reading threw, with what the reader of the message needs to find it.
 [[noreturn]] void raise(const Ring::Slot& slot, const Dataset& set) {
-  const auto index = slot.indexes[static_cast<std::size_t>(slot.failure->position)];
-  const auto source = set.source_of(index);
-  const auto where = fmt::format("loader: epoch {}, sample {}{}: ", slot.place.epoch, index,
-                                 source.empty() ? "" : fmt::format(" ({})", source));
   try {
     std::rethrow_exception(slot.failure->cause);
   } catch (const Error& error) {
-    throw Error(error.kind(), where + error.what(), error.hint());
+    throw Error(error.kind(), where(slot, set) + error.what(), error.hint());
   } catch (const std::exception& error) {
-    throw Error(ErrorKind::Data, where + error.what());
+    throw Error(ErrorKind::Data, where(slot, set) + error.what());
   } catch (...) {
-    throw Error(ErrorKind::Data, where + "an exception that is no std::exception");
+    throw Error(ErrorKind::Data, where(slot, set) + "an exception that is no std::exception");
   }
 }
 
@@ -96,8 +112,8 @@ struct Loader::State {
   State(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options)
       : filler(std::move(set), options.pipeline, options.image_field),
         scratch(filler.set()),
-        ring(std::make_shared<Ring>(checked(std::move(plan)), filler.fields(), options.buffers,
-                                    options.allocate, decide_ahead(options))) {}
+        ring(std::make_shared<Ring>(checked(std::move(plan)), filler.fields(),
+                                    ring_options(options), options.allocate)) {}
 
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -106,8 +122,12 @@ struct Loader::State {
   void start_workers(int count) {
     for (int i = 0; i < count; ++i) {
       workers.emplace_back([this] {
-        SampleFiller::Scratch own(filler.set());
-        while (const auto chunk = ring->claim()) fill_chunk(filler, *ring, *chunk, own);
+        try {
+          SampleFiller::Scratch own(filler.set());
+          while (const auto chunk = ring->claim()) fill_chunk(filler, *ring, *chunk, own);
+        } catch (...) {
+          ring->fail(std::current_exception());
+        }
       });
     }
   }
@@ -169,11 +189,13 @@ int Loader::workers() const noexcept {
 }
 
 void Loader::begin(std::int64_t epoch, std::int64_t first_batch) {
-  if (epoch < 0 || first_batch < 0 || first_batch > batches_per_epoch()) {
+  // Random decisions know epochs of 32 bits.
+  constexpr std::int64_t kLastEpoch = std::numeric_limits<std::uint32_t>::max();
+  if (epoch < 0 || epoch > kLastEpoch || first_batch < 0 || first_batch > batches_per_epoch()) {
     throw Error(ErrorKind::Options,
-                fmt::format("loader: begin: expected an epoch from 0 on and a batch of 0 to {}, "
+                fmt::format("loader: begin: expected an epoch of 0 to {} and a batch of 0 to {}, "
                             "found epoch {} and batch {}",
-                            batches_per_epoch(), epoch, first_batch));
+                            kLastEpoch, batches_per_epoch(), epoch, first_batch));
   }
   auto& state = *state_;
   state.epoch = epoch;

@@ -33,6 +33,8 @@ struct LoaderOptions {
   int buffers = 4;  ///< batches that are filled or held at the same time
   /// Async: fill from construction on, and go on into the next epoch while this one ends.
   bool early_preload = true;
+  /// How long `next` waits while every buffer is held, before that is an error.
+  std::chrono::duration<double> patience{60};
   std::optional<Pipeline> pipeline{};  ///< for pictures; unset: all fields come as they are
   std::string image_field = "image";
   AllocateMemory allocate = allocate_pages;
@@ -53,8 +55,9 @@ struct LoaderStatistics {
 /// time of one sample; batches that are still held stay valid.
 ///
 /// Errors: `Options` for what cannot be meant, from the constructor; from `next` what a sample's
-/// reading threw, with its index and source in the message, at the batch that it belongs to; after
-/// that only `begin` and destruction are allowed.
+/// reading threw, with its index and source in the message, at the batch that it belongs to, after
+/// which only `begin` and destruction are allowed; what the plan threw, after which only
+/// destruction is; `Timeout` where all buffers are held.
 class Loader {
  public:
   Loader(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options = {});

@@ -20,15 +20,12 @@ constexpr auto kTimePerChunk = std::chrono::microseconds(100);
 /// microseconds, being woken can take longer.
 constexpr auto kPatience = std::chrono::microseconds(100);
 
-/// All batches held for so long is not slowness: whoever takes them does not let go of them.
-constexpr auto kHeldTooLong = std::chrono::seconds(60);
-
 }  // namespace
 
-Ring::Ring(BatchPlanPtr plan, std::vector<Field> fields, int slots, const AllocateMemory& allocate,
-           Ahead ahead)
-    : plan_(std::move(plan)), fields_(std::move(fields)), ahead_(ahead) {
-  for (int i = 0; i < slots; ++i) {
+Ring::Ring(BatchPlanPtr plan, std::vector<Field> fields, const Options& options,
+           const AllocateMemory& allocate)
+    : plan_(std::move(plan)), fields_(std::move(fields)), options_(options) {
+  for (int i = 0; i < options_.slots; ++i) {
     slots_.push_back(std::make_unique<Slot>(fields_, plan_->samples_per_batch(), allocate));
     free_.push_back(slots_.back().get());
   }
@@ -95,9 +92,16 @@ void Ring::finish(const Chunk& chunk, Clock::duration time, std::optional<Failur
   if (consumer_waiting_) filled_.notify_one();
 }
 
+void Ring::fail(std::exception_ptr cause) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(cause);
+  filled_.notify_one();
+}
+
 Ring::Slot* Ring::take() {
   std::unique_lock lock(mutex_);
   await_front(lock);
+  if (failure_) std::rethrow_exception(failure_);
   if (opened_.empty() || !is_filled(*opened_.front())) return nullptr;
   auto* const slot = opened_.front();
   opened_.pop_front();
@@ -128,7 +132,7 @@ Ring::Clock::duration Ring::producers_waited() const {
 bool Ring::may_open() const {
   if (free_.empty() || is_seeking_ || plan_->batches_per_epoch() == 0) return false;
   const bool is_asked_for = consumer_asks_ && opened_.empty();
-  switch (ahead_) {
+  switch (options_.ahead) {
     case Ahead::None:
       return is_asked_for;
     case Ahead::WithinEpoch:
@@ -140,10 +144,19 @@ bool Ring::may_open() const {
 }
 
 void Ring::open_next() {
+  // What the plan throws leaves everything as it is.
+  const auto place = plan_->place(epoch_, number_);
+  const auto size = plan_->size(place);
+  if (size < 0 || size > plan_->samples_per_batch()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("loader: batch {} of epoch {}: expected 0 to {} samples from the plan, "
+                            "found {}",
+                            number_, epoch_, plan_->samples_per_batch(), size));
+  }
   auto* const slot = free_.back();
   free_.pop_back();
-  slot->place = plan_->place(epoch_, number_);
-  slot->size = plan_->size(slot->place);
+  slot->place = place;
+  slot->size = size;
   slot->claimed = 0;
   slot->unfilled = slot->size;
   slot->failure.reset();
@@ -182,7 +195,7 @@ std::optional<Ring::Chunk> Ring::claim_any() {
 void Ring::await_front(std::unique_lock<std::mutex>& lock) {
   const auto has_chunk = [](const Slot* slot) { return slot->claimed < slot->size; };
   const auto is_something_to_do = [&] {
-    return (!opened_.empty() && is_filled(*opened_.front())) || may_open() ||
+    return failure_ || (!opened_.empty() && is_filled(*opened_.front())) || may_open() ||
            std::any_of(opened_.begin(), opened_.end(), has_chunk);
   };
   const auto start = Clock::now();
@@ -194,15 +207,15 @@ void Ring::await_front(std::unique_lock<std::mutex>& lock) {
   consumer_waiting_ = true;
   while (!is_something_to_do()) {
     const bool is_held = opened_.empty() && free_.empty();
-    if (filled_.wait_for(lock, kHeldTooLong) == std::cv_status::timeout && is_held &&
-        !is_something_to_do()) {
-      consumer_waiting_ = false;
-      throw Error(ErrorKind::Timeout,
-                  fmt::format("loader: all {} buffers have been held for {} s, and none is left to "
-                              "fill",
-                              slots_.size(), kHeldTooLong.count()),
-                  "let go of a batch before the next is asked for, or raise `buffers`");
-    }
+    if (filled_.wait_for(lock, options_.held_too_long) == std::cv_status::no_timeout) continue;
+    if (!is_held || is_something_to_do()) continue;
+    consumer_waiting_ = false;
+    throw Error(
+        ErrorKind::Timeout,
+        fmt::format("loader: all {} buffers have been held for {:.3g} s, and none is left "
+                    "to fill",
+                    slots_.size(), std::chrono::duration<double>(options_.held_too_long).count()),
+        "let go of a batch before the next is asked for, or raise `buffers`");
   }
   consumer_waiting_ = false;
 }

@@ -27,7 +27,8 @@ class Ring {
 
   /// What could not be filled, and why.
   struct Failure {
-    std::int64_t position = 0;  ///< within the batch
+    std::int64_t position = 0;    ///< within the batch
+    bool is_of_the_plan = false;  ///< not of a sample, but of who says which samples there are
     std::exception_ptr cause;
   };
 
@@ -59,8 +60,14 @@ class Ring {
     Unbounded,    ///< on into the next epoch
   };
 
-  Ring(BatchPlanPtr plan, std::vector<Field> fields, int slots, const AllocateMemory& allocate,
-       Ahead ahead);
+  struct Options {
+    int slots = 1;
+    Ahead ahead = Ahead::None;
+    Clock::duration held_too_long{};  ///< after which `take` gives up
+  };
+
+  Ring(BatchPlanPtr plan, std::vector<Field> fields, const Options& options,
+       const AllocateMemory& allocate);
 
   const BatchPlan& plan() const noexcept { return *plan_; }
   const std::vector<Field>& fields() const noexcept { return fields_; }
@@ -69,7 +76,7 @@ class Ring {
   /// dropped.
   void seek(std::int64_t epoch, std::int64_t number);
 
-  /// A chunk to fill; waits for one. Nothing once the ring is stopped.
+  /// A chunk to fill; waits for one. Nothing once the ring is stopped. Throws what the plan throws.
   std::optional<Chunk> claim();
   /// A chunk to fill, for the consumer: of the batch that is taken next if there is one, else of
   /// one behind it; nothing if the next batch is filled, or all that may be filled is in work.
@@ -77,8 +84,11 @@ class Ring {
   /// The samples of a chunk are filled, or one of them could not be. `time` is what it took.
   void finish(const Chunk& chunk, Clock::duration time, std::optional<Failure> failure);
 
+  /// What a worker could not get around: `take` throws it.
+  void fail(std::exception_ptr cause) noexcept;
+
   /// The next batch, when it is filled: nothing while chunks of it are left to claim.
-  /// Throws `Timeout` where every batch has been held by its takers for a minute.
+  /// Throws `Timeout` where every batch has been held by its takers for too long.
   Slot* take();
   void release(Slot& slot);
 
@@ -100,7 +110,7 @@ class Ring {
 
   BatchPlanPtr plan_;
   std::vector<Field> fields_;
-  Ahead ahead_;
+  Options options_;
   std::vector<std::unique_ptr<Slot>> slots_;
 
   mutable std::mutex mutex_;
@@ -115,6 +125,7 @@ class Ring {
   bool consumer_asks_ = false;
   bool is_seeking_ = false;  ///< nothing is opened until it is done
   int chunks_in_work_ = 0;
+  std::exception_ptr failure_;
   int workers_waiting_ = 0;
   bool consumer_waiting_ = false;
   Clock::duration producers_waited_{};

@@ -15,12 +15,6 @@ DatasetPtr checked(DatasetPtr set) {
   throw Error(ErrorKind::Options, "loader: expected a data set, found a null pointer");
 }
 
-Error unwritten(const Field& field) {
-  return {
-      ErrorKind::Options,
-      fmt::format("expected a value for field '{}', but Dataset::sample wrote none", field.name)};
-}
-
 }  // namespace
 
 SampleFiller::SampleFiller(DatasetPtr set, const std::optional<Pipeline>& pipeline,
@@ -43,11 +37,16 @@ SampleFiller::SampleFiller(DatasetPtr set, const std::optional<Pipeline>& pipeli
 
 void SampleFiller::fill(std::int64_t index, const Draws& draws, const BatchMemory& memory,
                         std::int64_t position, Scratch& scratch) const {
+  if (index < 0 || index >= set_->size()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("expected one of the set's {} samples; the plan is of a larger set",
+                            set_->size()));
+  }
   auto& sample = scratch.sample;
   sample.clear();
   set_->sample(index, sample);
+  sample.check_complete();
   for (std::size_t field = 0; field < fields_.size(); ++field) {
-    if (sample.data(field) == nullptr) throw unwritten(fields_[field]);
     if (transform_ && field == image_) {
       transform_->apply(sample.image(field), draws, scratch.transform,
                         memory.value(field, position));

@@ -32,7 +32,6 @@ class SampleFiller {
   const Dataset& set() const noexcept { return *set_; }
   /// The fields of a batch.
   const std::vector<Field>& fields() const noexcept { return fields_; }
-  const Transform* transform() const noexcept { return transform_ ? &*transform_ : nullptr; }
 
   /// Writes sample `index` of the set at place `position` of a batch.
   void fill(std::int64_t index, const Draws& draws, const BatchMemory& memory,

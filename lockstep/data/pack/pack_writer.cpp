@@ -108,11 +108,6 @@ void append_number(std::string& record, Number number) {
 
 void append_field(std::string& record, const Sample& sample, std::size_t field) {
   const auto& declared = sample.fields()[field];
-  if (sample.data(field) == nullptr) {
-    throw Error(ErrorKind::Options,
-                fmt::format("expected a value for field '{}', but Dataset::sample wrote none",
-                            declared.name));
-  }
   switch (declared.kind) {
     case FieldKind::Fixed:
       return append_padded(record, sample.data(field), bytes_of(declared));
@@ -186,6 +181,7 @@ class Encoder {
     }
     sample.clear();
     set_.sample(index, sample);
+    sample.check_complete();
     for (std::size_t field = 0; field < sample.fields().size(); ++field) {
       append_field(record, sample, field);
     }

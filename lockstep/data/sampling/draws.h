@@ -11,7 +11,7 @@ namespace lockstep::data {
 enum class Purpose : std::uint8_t { Augmentation, Order, Subset, Synthetic };
 
 /// The random decisions about one sample in one epoch: a function of (seed, epoch, sample) alone.
-/// It has no state. `draw(place, n)` is the n-th word for the place-th step of a pipeline, so that
+/// It has no state. `word(place, n)` is the n-th word for the place-th step of a pipeline, so that
 /// what one step draws never depends on how much the steps before it drew.
 struct Draws {
   std::uint64_t seed = 0;

@@ -14,8 +14,8 @@ namespace lockstep::data {
 ///
 /// How: a Feistel network permutes the numbers of k bits, with k just large enough for `size`; an
 /// entry that falls outside is sent through it again until it falls inside ("cycle walking"), which
-/// takes fewer than two rounds on average. k is at least 10, since the networks of very few bits
-/// reach only a part of all permutations.
+/// takes fewer than two passes on average; more for sets of fewer than 512, since k is at least 10:
+/// the networks of very few bits reach only a part of all permutations.
 class Permutation {
  public:
   /// `size` is at least 1.

@@ -9,10 +9,11 @@
 namespace lockstep::data {
 namespace {
 
-void check_at_least_one(const char* name, std::int64_t value) {
-  if (value >= 1) return;
+void check_count(const char* name, std::int64_t value) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (value >= 1 && value <= kMost) return;
   throw Error(ErrorKind::Options,
-              fmt::format("data: {}: expected at least 1, found {}", name, value));
+              fmt::format("data: {}: expected 1 to {}, found {}", name, kMost, value));
 }
 
 }  // namespace
@@ -55,8 +56,8 @@ void TrainOrder::samples_at(std::int64_t epoch, std::int64_t begin,
 
 EvaluationOrder::EvaluationOrder(std::int64_t set_size, const EvaluationOrderOptions& options)
     : options_(options), subset_(set_size, options.seed, options.limit) {
-  check_at_least_one("batch_size", options.batch_size);
-  check_at_least_one("replicas", options.replicas);
+  check_count("batch_size", options.batch_size);
+  check_count("replicas", options.replicas);
 }
 
 std::int64_t EvaluationOrder::batches() const noexcept {

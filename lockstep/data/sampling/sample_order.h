@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -13,7 +14,7 @@ namespace lockstep::data {
 /// alone (the first of a permutation), so that runs of different length use the same ones.
 class Subset {
  public:
-  /// Throws `Options` where the set is empty, or the limit is below 1 or above the set's size.
+  /// Throws `Data` where the set is empty, `Options` where the limit is below 1 or above its size.
   Subset(std::int64_t set_size, std::uint64_t seed, std::optional<std::int64_t> limit = {});
 
   std::int64_t size() const noexcept { return size_; }
@@ -93,6 +94,10 @@ class EvaluationOrder {
   std::uint64_t seed() const noexcept { return options_.seed; }
   std::int64_t samples() const noexcept { return subset_.size(); }
   std::int64_t batches() const noexcept;
+  /// Samples of the largest batch.
+  std::int64_t most_samples() const noexcept {
+    return std::min(options_.batch_size, subset_.size());
+  }
   /// How many of the batches fall to replicas [first, first + count).
   std::int64_t batches_of(std::int64_t first_replica, std::int64_t count) const noexcept;
   /// The n-th of those, in ascending order.
