@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/cli/bench_data_peers.h"
+#include "lockstep/cli/choice.h"
 #include "lockstep/data/loader/loader.h"
 #include "lockstep/data/sets/image_folder.h"
 #include "lockstep/data/transform/presets.h"
@@ -39,20 +40,22 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-/// The set, as a training job would read it: a made-up one goes through a pack that is written now.
+/// The set, as a training job would read it: a made-up one goes through a pack that is written now,
+/// and pictures of a folder are files, even if there is a pack of them.
 data::DatasetPtr open(const BenchDataOptions& options, const fs::path& folder) {
-  auto set = data::open_set(options.dataset, data::Split::Train, options.set);
-  if (options.dataset != "synthetic") return set;
-  const data::FoundSet found{.name = "synthetic-train",
-                             .files = {},
-                             .read = [set] { return set; },
-                             .verify = [] { return data::Verification{}; }};
+  const auto split = data::Split::Train;
+  if (options.dataset == "folder")
+    return data::find_set(options.dataset, split, options.set).read();
+  if (options.dataset != "synthetic") return data::open_set(options.dataset, split, options.set);
   return data::PackStore(folder, [](const std::string&) {})
-      .make(found, folder / "synthetic.pack", {});
+      .make(data::find_set(options.dataset, split, options.set), folder / "synthetic.pack", {});
 }
 
 const data::Field& image_field(const data::Dataset& set) {
-  return set.fields()[data::position_of("image", set.fields())];
+  const auto& field = set.fields()[data::position_of("image", set.fields())];
+  if (field.type == DataType::U8 && field.shape.size() == 3) return field;
+  throw Error(ErrorKind::Options,
+              fmt::format("bench data: expected pictures of 8 bits, found {}", describe(field)));
 }
 
 data::Normalize normalize_for(std::int64_t channels) {
@@ -184,6 +187,13 @@ std::string_view name_of(LoadWork work) noexcept {
   return "?";
 }
 
+LoadWork parse_load_work(std::string_view where, const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto work : kLoadWorks) names.emplace_back(name_of(work));
+  check_choice(where, name, names);
+  return kLoadWorks[std::find(names.begin(), names.end(), name) - names.begin()];
+}
+
 data::Pipeline pipeline_of(LoadWork work, const data::Field& image) {
   const bool any_size = image.kind == data::FieldKind::AnySizeImage;
   const data::ImageSize size = any_size ? data::ImageSize{kCrop, kCrop} : data::ImageSize{};
@@ -214,6 +224,8 @@ data::Pipeline pipeline_without_chance(LoadWork work, const data::Field& image) 
 BenchReport bench_data(const BenchDataOptions& options, const topology::Environment& environment) {
   const TemporaryFolder folder;
   const auto set = open(options, folder.path());
+  data::iterations_per_epoch(set->size(), {.batch_size = options.batch_size});
+  image_field(*set);
   const auto torch = options.against_torch
                          ? measure_torch(options, *set, folder.path(), environment)
                          : std::vector<TorchResult>{};

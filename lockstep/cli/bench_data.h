@@ -21,6 +21,8 @@ enum class LoadWork : std::uint8_t {
 
 inline constexpr LoadWork kLoadWorks[] = {LoadWork::Tutorial, LoadWork::Standard, LoadWork::None};
 std::string_view name_of(LoadWork work) noexcept;
+/// Throws `Options` for other names; `where` ends in what the name was given for.
+LoadWork parse_load_work(std::string_view where, const std::string& name);
 
 struct BenchDataOptions {
   std::string dataset = "synthetic";
@@ -39,7 +41,8 @@ struct BenchDataOptions {
 ///
 /// Beside it, in the same run: threads that only copy records in random order (for `None`), threads
 /// that only decode the files (for a folder of pictures), and, where asked for, torch's DataLoader
-/// with torchvision's transforms on the same pictures, whose results are compared first.
+/// with torchvision's transforms on the same pictures; what both make of the first pictures of one
+/// size is compared.
 ///
 /// Throws `Unavailable` where torch is asked for and not there, `Bug` where results differ.
 BenchReport bench_data(const BenchDataOptions& options, const topology::Environment& environment);

@@ -1,8 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/cli/bench_data.h"
@@ -55,20 +53,14 @@ CLI::App* add_data(CLI::App& app, Arguments& to) {
   return data;
 }
 
-LoadWork parse_work(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto work : kLoadWorks) names.emplace_back(name_of(work));
-  check_choice("bench data: --pipeline", name, names);
-  const auto position = std::find(names.begin(), names.end(), name) - names.begin();
-  return kLoadWorks[position];
-}
-
 BenchDataOptions decide(const Arguments& written) {
   auto options = written.options;
   options.dataset = written.data.dataset;
   options.set = set_options("bench data", written.data);
   options.works.clear();
-  for (const auto& name : written.pipelines) options.works.push_back(parse_work(name));
+  for (const auto& name : written.pipelines) {
+    options.works.push_back(parse_load_work("bench data: --pipeline", name));
+  }
   if (!written.workers.empty()) {
     options.workers.assign(written.workers.begin(), written.workers.end());
   }

@@ -28,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Pictures that torch is given at most: reading them is not what is measured.
 constexpr std::int64_t kMostPictures = 20'000;
-/// Pictures whose results are compared.
-constexpr std::int64_t kChecked = 16;
+/// Pictures whose results are compared at most.
+constexpr std::int64_t kMostChecked = 16;
 constexpr int kTorchRounds = 3;
 /// Files that are kept in memory while decoding them is measured.
 constexpr std::int64_t kMostFiles = 1000;
@@ -107,13 +107,13 @@ void write_pictures(const data::Dataset& set, std::size_t field, const fs::path&
 }
 
 std::string source_folder(const BenchDataOptions& options) {
-  const auto train = options.set.data_dir / "train";
-  return fs::exists(train) ? train.string() : options.set.data_dir.string();
+  const auto root = options.set.data_dir.empty() ? fs::path("datasets") : options.set.data_dir;
+  return fs::exists(root / "train") ? root / "train" : root;
 }
 
 /// What the script is to do.
 nlohmann::json job_of(const BenchDataOptions& options, const data::Field& image,
-                      const fs::path& folder) {
+                      std::int64_t checked, const fs::path& folder) {
   const bool any_size = image.kind == data::FieldKind::AnySizeImage;
   const auto standard = pipeline_of(LoadWork::Standard, image);
   nlohmann::json job{{"folder", any_size ? source_folder(options) : ""},
@@ -125,7 +125,7 @@ nlohmann::json job_of(const BenchDataOptions& options, const data::Field& image,
                      {"workers", {0, 1, 2, 4}},
                      {"rounds", kTorchRounds},
                      {"seconds", 2.0},
-                     {"checked", kChecked},
+                     {"checked", checked},
                      {"pipelines", nlohmann::json::array()},
                      {"check", nlohmann::json::object()}};
   for (const auto& step : standard.steps) {
@@ -160,14 +160,14 @@ double largest_difference(const std::string& theirs, const std::vector<std::byte
 }
 
 void check_against_torch(LoadWork work, const data::Dataset& set, std::size_t field,
-                         const std::string& theirs) {
+                         std::int64_t checked, const std::string& theirs) {
   const data::Transform transform(pipeline_without_chance(work, set.fields()[field]),
                                   set.fields()[field]);
   const auto each = bytes_of(transform.output_field());
-  std::vector<std::byte> ours(each * kChecked);
+  std::vector<std::byte> ours(each * static_cast<std::size_t>(checked));
   data::Sample sample(set.fields());
   data::Scratch scratch;
-  for (std::int64_t i = 0; i < kChecked; ++i) {
+  for (std::int64_t i = 0; i < checked; ++i) {
     set.sample(i, sample);
     transform.apply(sample.image(field), {}, scratch,
                     ours.data() + static_cast<std::size_t>(i) * each);
@@ -184,19 +184,14 @@ void check_against_torch(LoadWork work, const data::Dataset& set, std::size_t fi
                           name_of(work), theirs.size(), ours.size(), difference));
 }
 
-LoadWork work_named(const std::string& name) {
-  const auto found = std::find_if(std::begin(kLoadWorks), std::end(kLoadWorks),
-                                  [&](LoadWork work) { return name_of(work) == name; });
-  if (found != std::end(kLoadWorks)) return *found;
-  throw Error(ErrorKind::Bug, fmt::format("bench data: the peer measured '{}'", name));
-}
-
 std::vector<TorchResult> parse_results(const std::string& output) {
   std::vector<TorchResult> results;
   for (const auto line : split(output, '\n')) {
     if (line.empty()) continue;
     const auto json = nlohmann::json::parse(line);
-    TorchResult result{work_named(json.at("pipeline")), json.at("workers"), {}};
+    TorchResult result{parse_load_work("bench data: the peer's work", json.at("pipeline")),
+                       json.at("workers"),
+                       {}};
     for (const double seconds : json.at("seconds_per_batch")) {
       result.per_batch.emplace_back(seconds);
     }
@@ -256,14 +251,16 @@ std::vector<TorchResult> measure_torch(const BenchDataOptions& options, const da
   }
   const auto python = find_python(environment);
   const auto field = data::position_of("image", set.fields());
-  const auto job = job_of(options, set.fields()[field], folder);
+  const auto checked = std::min(set.size(), kMostChecked);
+  const auto job = job_of(options, set.fields()[field], checked, folder);
   const bool any_size = set.fields()[field].kind == data::FieldKind::AnySizeImage;
   if (!any_size) write_pictures(set, field, folder / "pictures");
   write_file(folder / "job.json", job.dump());
   const auto finished = run_to_end({python, script, folder / "job.json"}, environment);
   for (const auto work : options.works) {
     if (any_size) continue;
-    check_against_torch(work, set, field, read_file(job["check"][std::string(name_of(work))]));
+    check_against_torch(work, set, field, checked,
+                        read_file(job["check"][std::string(name_of(work))]));
   }
   return parse_results(finished.output);
 }

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <new>
+#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
@@ -89,6 +92,15 @@ int report_errors(const std::function<int()>& function) {
   } catch (const Error& error) {
     std::fputs(describe(error).c_str(), stderr);
     return exit_code(error.kind());
+  } catch (const std::filesystem::filesystem_error& error) {
+    fmt::print(stderr, "lockstep: {}\n", error.what());
+    return exit_code(ErrorKind::Io);
+  } catch (const std::system_error& error) {  // threads, as a rule
+    fmt::print(stderr, "lockstep: the system refused: {}\n", error.what());
+    return exit_code(ErrorKind::Unavailable);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "lockstep: there is not enough memory for this\n");
+    return exit_code(ErrorKind::Unavailable);
   } catch (const std::exception& error) {
     fmt::print(stderr, "lockstep: a mistake of ours: {}\n", error.what());
     return exit_code(ErrorKind::Bug);

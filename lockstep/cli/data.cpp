@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/cli/byte_size.h"
+#include "lockstep/base/owned_cores.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/data_arguments.h"
@@ -26,7 +25,7 @@ struct Arguments {
   std::string split = "all";
   std::string output;
   bool as_stored = false;
-  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int threads = owned_cores();
   bool verify = false;
 };
 
@@ -69,13 +68,19 @@ std::vector<Split> splits_of(const Arguments& arguments, const std::string& wher
   return {Split::Train, Split::Test};
 }
 
-/// Sets on disk are found; a synthetic one is made up.
-data::FoundSet find(const std::string& name, Split split, const data::SetOptions& options) {
-  if (name != "synthetic") return data::find_set(name, split, options.data_dir);
-  return {.name = fmt::format("synthetic-{}", data::name_of(split)),
-          .files = {},
-          .read = [=] { return data::open_set(name, split, options); },
-          .verify = [] { return data::Verification{}; }};
+/// The splits that there are: `all` may be one.
+std::vector<data::FoundSet> find(const Arguments& arguments, const data::SetOptions& options) {
+  const auto splits = splits_of(arguments, "data pack");
+  std::vector<data::FoundSet> found;
+  for (const auto split : splits) {
+    try {
+      found.push_back(data::find_set(arguments.data.dataset, split, options));
+    } catch (const Error& error) {
+      if (found.empty() || error.kind() != ErrorKind::Data) throw;
+      fmt::print(stderr, "lockstep: {}\n", error.what());
+    }
+  }
+  return found;
 }
 
 /// Redraws one line while it takes long, on a terminal only.
@@ -87,7 +92,8 @@ std::function<void(std::int64_t)> show_progress(const std::string& name) {
 fs::path output_path(const Arguments& arguments, const data::FoundSet& found,
                      std::size_t number_of_splits) {
   const fs::path output = arguments.output;
-  if (fs::is_directory(output)) return output / (found.name + ".pack");
+  std::error_code failure;
+  if (fs::is_directory(output, failure)) return output / (found.name + ".pack");
   if (number_of_splits == 1) return output;
   throw Error(ErrorKind::Options,
               fmt::format("data pack: --output: expected a folder for {} packs, found '{}'",
@@ -104,7 +110,7 @@ void pack_one(const data::FoundSet& found, const Arguments& arguments, const dat
   const auto path =
       is_for_cache ? store.path_of(found) : output_path(arguments, found, number_of_splits);
   const auto pack =
-      is_for_cache ? store.find_or_make(found, request) : store.make(found, path, request);
+      is_for_cache ? store.check_or_make(found, request) : store.make(found, path, request);
   if (request.progress) fmt::print(stderr, "\r\033[K");
   fmt::print("{}: {} samples, {} bytes, {}\n", found.name, pack->size(), pack->file_bytes(),
              path.string());
@@ -112,11 +118,9 @@ void pack_one(const data::FoundSet& found, const Arguments& arguments, const dat
 
 int pack(const Arguments& arguments) {
   const auto options = set_options("data pack", arguments.data);
-  const auto splits = splits_of(arguments, "data pack");
+  const auto found = find(arguments, options);
   const auto store = data::pack_store(options);
-  for (const auto split : splits) {
-    pack_one(find(arguments.data.dataset, split, options), arguments, store, splits.size());
-  }
+  for (const auto& one : found) pack_one(one, arguments, store, found.size());
   return 0;
 }
 
@@ -151,18 +155,38 @@ void read_all(const data::Dataset& set) {
   }
 }
 
+void tell_of(const std::string& name, const data::Dataset& set, const Arguments& arguments) {
+  print_info(name, set);
+  if (!arguments.verify) return;
+  read_all(set);
+  fmt::print("every sample was read\n");
+}
+
+/// Of all splits, the second may be missing; what is damaged is not missing.
+bool is_missing(const std::string& name, Split split, const data::SetOptions& options) {
+  try {
+    data::find_set(name, split, options);
+    return false;
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::Data;
+  }
+}
+
 int info(const Arguments& arguments) {
   const auto options = set_options("data info", arguments.data);
   const auto& name = arguments.data.dataset;
-  auto splits = splits_of(arguments, "data info");
-  if (name.ends_with(".pack")) splits = {Split::Train};  // a pack is one split
+  const auto splits = splits_of(arguments, "data info");
+  if (name.ends_with(".pack")) {  // which is one split
+    tell_of(name, *data::open_set(name, splits.front(), options), arguments);
+    return 0;
+  }
   for (const auto split : splits) {
-    const auto set = data::open_set(name, split, options);
-    print_info(name.ends_with(".pack") ? name : fmt::format("{}-{}", name, data::name_of(split)),
-               *set);
-    if (arguments.verify) {
-      read_all(*set);
-      fmt::print("every sample was read\n");
+    try {
+      tell_of(fmt::format("{}-{}", name, data::name_of(split)),
+              *data::open_set(name, split, options), arguments);
+    } catch (const Error& error) {
+      if (split == splits.front() || !is_missing(name, split, options)) throw;
+      fmt::print(stderr, "lockstep: {}\n", error.what());
     }
   }
   return 0;

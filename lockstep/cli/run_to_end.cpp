@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <memory>
@@ -37,11 +38,13 @@ Finished run_to_end(const std::vector<std::string>& arguments,
   Finished finished;
   std::array<char, 4096> block;
   ssize_t count = 0;
-  while ((count = ::read(pipe.read_end.get(), block.data(), block.size())) > 0) {
-    finished.output.append(block.data(), static_cast<std::size_t>(count));
+  while ((count = ::read(pipe.read_end.get(), block.data(), block.size())) > 0 ||
+         (count < 0 && errno == EINTR)) {
+    finished.output.append(block.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
+  int status = -1;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
   finished.time = std::chrono::steady_clock::now() - begin;
   if (status != 0) {
     throw Error(ErrorKind::Io, fmt::format("bench: '{}' failed", fmt::join(arguments, " ")),

@@ -83,6 +83,49 @@ TEST_F(DataCommandTest, APackOfPicturesInTheCacheIsFoundAgain) {
   EXPECT_THAT(run(arguments).out, HasSubstr("decoded"));
 }
 
+TEST_F(DataCommandTest, PacksInTheCacheAreWhatWasAskedFor) {
+  const auto pack = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"data", "pack", "--split", "train"});
+    return run(options).out;
+  };
+  EXPECT_THAT(pack({"--dataset", "synthetic", "--size", "70"}), HasSubstr("70 samples"));
+  EXPECT_THAT(pack({"--dataset", "synthetic", "--size", "80"}), HasSubstr("80 samples"));
+  write_folder();
+  const auto decoded = pack({"--dataset", "folder", "--data-dir", path("pictures")});
+  EXPECT_NE(pack({"--dataset", "folder", "--data-dir", path("pictures"), "--as-stored"}), decoded);
+}
+
+TEST_F(DataCommandTest, ASetWithoutATestSplitIsPackedAllTheSame) {
+  write_folder();
+  std::filesystem::rename(path("pictures/train"), path("plain"));
+  const auto packed = run({"data", "pack", "--dataset", "folder", "--data-dir", path("plain")});
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_THAT(packed.out, HasSubstr("-train: 3 samples"));
+  EXPECT_THAT(packed.err, HasSubstr("has no folder 'train'"));
+  const auto told = run({"data", "info", "--dataset", "folder", "--data-dir", path("plain")});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+}
+
+TEST_F(DataCommandTest, ADamagedPackIsMendedAsTheMessageSays) {
+  write_folder();
+  const std::vector<std::string> set{"--dataset",      "folder",  "--data-dir",
+                                     path("pictures"), "--split", "train"};
+  const auto with = [&](std::vector<std::string> command) {
+    command.insert(command.end(), set.begin(), set.end());
+    return run(command);
+  };
+  with({"data", "pack"});
+  const auto pack = std::filesystem::directory_iterator(path("cache/packs"))->path();
+  auto bytes = read_file(pack);
+  bytes[5000] ^= 1;
+  write_file(pack, bytes);
+  const auto refused = with({"data", "info", "--verify"});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("try: make the pack again: lockstep data pack"));
+  EXPECT_EQ(with({"data", "pack"}).exit_code, 0);
+  EXPECT_EQ(with({"data", "info", "--verify"}).exit_code, 0);
+}
+
 TEST_F(DataCommandTest, EveryMistakeHasItsExitCode) {
   const auto expect = [&](std::vector<std::string> arguments, int code, const std::string& text) {
     const auto finished = run(std::move(arguments));
@@ -97,7 +140,12 @@ TEST_F(DataCommandTest, EveryMistakeHasItsExitCode) {
   expect({"data", "info", "--dataset", "synthetic", "--image-size", "8by8"}, 2,
          "--image-size: expected HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, found '8by8'");
   expect({"data", "info", "--dataset", "synthetic", "--size", "0"}, 2, "size: expected 1 to");
-  expect({"data", "info", "--dataset", path("absent.pack")}, 5, "absent.pack: No such file");
+  expect({"data", "info", "--dataset", path("absent.pack")}, 3, "expected a pack, found no file");
+  expect({"data", "pack", "--dataset", path("absent.pack")}, 2, "expected a set (cifar10");
+  expect({"data", "pack", "--dataset", "synthetic", "--split", "train", "--output", "/dev/null"}, 2,
+         "/dev/null: expected a file that may be replaced");
+  expect({"data", "pack", "--dataset", "synthetic", "--output", std::string(300, 'x')}, 2,
+         "expected a folder for 2 packs");
   expect({"data", "pack", "--dataset", "synthetic", "--output", path("one.pack")}, 2,
          "--output: expected a folder for 2 packs");
   expect({"data", "pack", "--dataset", "synthetic", "--split", "train", "--as-stored", "--output",
@@ -177,7 +225,8 @@ TEST_F(DataCommandTest, BenchComparesWithTorch) {
 }
 
 TEST_F(DataCommandTest, BenchRefusesWhatItCannotMean) {
-  EXPECT_THAT(run({"bench", "data", "--pipeline", "tutorail"}).err, HasSubstr("try: --pipeline tutorial"));
+  EXPECT_THAT(run({"bench", "data", "--pipeline", "tutorail"}).err,
+              HasSubstr("try: --pipeline tutorial"));
   EXPECT_EQ(run({"bench", "data", "--against", "jax"}).exit_code, 2);
   EXPECT_THAT(run({"bench", "data", "--size", "10"}).err,
               HasSubstr("one iteration takes 64 samples"));

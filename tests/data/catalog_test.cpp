@@ -69,8 +69,8 @@ TEST_F(CatalogTest, WarnsWhereAKnownFileHasAnotherChecksum) {
   ASSERT_EQ(heard_.size(), 1U);
   EXPECT_NE(heard_[0].find("train-images-idx3-ubyte.gz"), std::string::npos);
   EXPECT_NE(heard_[0].find("the checksum is not the published one"), std::string::npos);
-  open();  // said once, when it was read
-  EXPECT_EQ(heard_.size(), 1U);
+  open();  // from the pack: it is still so
+  EXPECT_EQ(heard_.size(), 2U);
 }
 
 TEST_F(CatalogTest, SeesThatTheFilesHaveChanged) {
@@ -80,11 +80,18 @@ TEST_F(CatalogTest, SeesThatTheFilesHaveChanged) {
 }
 
 TEST_F(CatalogTest, UsesAPackThatLiesInTheDataFolder) {
-  const auto found = find_set("mnist", Split::Train, data_dir());
+  const auto found = find_set("mnist", Split::Train, options());
   pack_store(options()).make(found, data_dir() / "mnist-train.pack", {});
   fs::remove(data_dir() / "train-images-idx3-ubyte");
   EXPECT_EQ(open()->size(), 3);
   EXPECT_EQ(open_set(data_dir() / "mnist-train.pack", Split::Train, options())->size(), 3);
+}
+
+TEST_F(CatalogTest, RefusesAPackInTheDataFolderThatIsOfAnotherSet) {
+  const auto found = find_set("synthetic", Split::Train, {.synthetic = {.size = 3}});
+  pack_store(options()).make(found, data_dir() / "mnist-train.pack", {});
+  expect_error([&] { open(); }, ErrorKind::Data,
+               "mnist-train.pack: expected a pack of mnist-train, found one of synthetic-train");
 }
 
 TEST_F(CatalogTest, ReadsIntoMemoryWhereNoPackCanBeKept) {
@@ -100,6 +107,14 @@ TEST_F(CatalogTest, ReadsIntoMemoryWhereNoPackCanBeKept) {
 TEST_F(CatalogTest, DamageInTheOriginalIsNotHiddenByTheCache) {
   write_file(data_dir() / "train-labels-idx1-ubyte", "no idx");
   expect_error([&] { open(); }, ErrorKind::Data, "train-labels-idx1-ubyte: at byte 0: expected");
+}
+
+TEST_F(CatalogTest, FilesThatCannotBeReadAreNotBlamedOnTheCache) {
+  fs::remove(data_dir() / "train-labels-idx1-ubyte");
+  fs::create_symlink(data_dir() / "train-labels-idx1-ubyte",
+                     data_dir() / "train-labels-idx1-ubyte");
+  EXPECT_THROW(open(), Error);
+  EXPECT_TRUE(heard_.empty());
 }
 
 TEST_F(CatalogTest, NamesWhatThereIs) {

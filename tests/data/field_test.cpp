@@ -50,6 +50,8 @@ TEST(SampleTest, RefusesWhatWasNotDeclared) {
                "written as varying i64");
   expect_error([&] { sample.write_varying<std::int32_t>(1, 5); }, ErrorKind::Options,
                "field 'tokens': expected at most 4 entries, found 5");
+  expect_error([&] { sample.refer(1, &sample); }, ErrorKind::Options, "written as fixed i32");
+  expect_error([&] { sample.refer_image(0, nullptr, {1, 1}); }, ErrorKind::Options, "any-size");
   expect_error([&] { sample.refer_varying(1, nullptr, -1); }, ErrorKind::Options, "found -1");
   expect_error(
       [&] {
@@ -71,8 +73,11 @@ TEST(SampleTest, KeepsReferencesAndCopiesApart) {
   EXPECT_EQ(sample.write_image(2, {2, 5}).size(), 30U);
   EXPECT_EQ(sample.image(2).size, (ImageSize{2, 5}));
   EXPECT_EQ(sample.image(2).row_bytes, 15);
+  EXPECT_NO_THROW(sample.check_complete());
   sample.clear();
-  EXPECT_EQ(sample.data(0), nullptr);
+  EXPECT_EQ(sample.length(1), 0);
+  expect_error([&] { sample.check_complete(); }, ErrorKind::Options,
+               "expected a value for field 'label', but Dataset::sample wrote none");
 }
 
 TEST(SplitTest, HasNames) {

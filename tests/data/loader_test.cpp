@@ -7,9 +7,11 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <stdexcept>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/owned_cores.h"
 #include "lockstep/data/sets/synthetic.h"
 #include "tests/support/errors.h"
 
@@ -232,6 +234,96 @@ TEST(LoaderTest, ABatchOutlivesItsLoader) {
   EXPECT_EQ(held->values<std::int64_t>("label")[3], held->samples()[3]);
 }
 
+TEST(LoaderTest, AReleasedBatchIsEmpty) {
+  Loader loader(std::make_shared<Numbers>(100), plan_of(100));
+  auto batch = loader.next();
+  Batch moved(std::move(*batch));
+  EXPECT_EQ(batch->size(), 0);
+  EXPECT_EQ(moved.size(), 8);
+  moved.release();
+  EXPECT_EQ(moved.size(), 0);
+  moved.release();  // does nothing
+}
+
+TEST(LoaderTest, SaysThatAllBuffersAreHeld) {
+  Loader loader(std::make_shared<Numbers>(100), plan_of(100),
+                {.workers = 1, .buffers = 2, .patience = 100ms});
+  const auto first = loader.next();
+  const auto second = loader.next();
+  expect_error([&] { loader.next(); }, ErrorKind::Timeout,
+               "loader: all 2 buffers have been held for 0.1 s");
+}
+
+TEST(LoaderTest, WaitsForABufferThatAnotherThreadReleases) {
+  Loader loader(std::make_shared<Numbers>(100), plan_of(100), {.workers = 1, .buffers = 1});
+  auto first = loader.next();
+  const std::jthread other([&] {
+    std::this_thread::sleep_for(20ms);
+    first->release();
+  });
+  EXPECT_EQ(loader.next()->place().number, 1);
+}
+
+TEST(LoaderTest, HasAWorkerForEachCoreButOne) {
+  const auto cores = owned_cores();
+  const auto workers = [&](LoaderOptions options) {
+    return Loader(std::make_shared<Numbers>(100), plan_of(100), options).workers();
+  };
+  EXPECT_EQ(workers({}), std::max(1, cores - 1));
+  EXPECT_EQ(workers({.mode = LoaderMode::Sync}), 0);
+  EXPECT_EQ(workers({.workers = 3}), 3);
+}
+
+/// A plan of the user's own, which does not do what it should.
+class BadPlan : public BatchPlan {
+ public:
+  enum class Fault { InPlace, InSize, InSamples, TooLarge, BeyondTheSet };
+  explicit BadPlan(Fault fault) : fault_(fault) {}
+
+  std::uint64_t seed() const override { return 0; }
+  std::int64_t batches_per_epoch() const override { return 5; }
+  std::int64_t samples_per_batch() const override { return 4; }
+  BatchPlace place(std::int64_t epoch, std::int64_t number) const override {
+    if (fault_ == Fault::InPlace && number == 2) throw std::runtime_error("no place");
+    return {.epoch = epoch, .number = number};
+  }
+  std::int64_t size(const BatchPlace& place) const override {
+    if (fault_ == Fault::InSize && place.number == 2) throw std::runtime_error("no size");
+    return fault_ == Fault::TooLarge && place.number == 2 ? 5 : 4;
+  }
+  void samples(const BatchPlace& place, std::int64_t first,
+               std::span<std::int64_t> out) const override {
+    if (fault_ == Fault::InSamples && place.number == 2) throw std::runtime_error("no samples");
+    for (auto& sample : out) {
+      sample = first++ + (fault_ == Fault::BeyondTheSet && place.number == 2 ? 100 : 0);
+    }
+  }
+
+ private:
+  Fault fault_;
+};
+
+TEST(LoaderTest, WhatAPlanDoesWrongReachesTheConsumer) {
+  using Fault = BadPlan::Fault;
+  for (const int workers : {0, 2}) {
+    const auto expect_fault = [&](Fault fault, const std::string& text) {
+      Loader loader(std::make_shared<Numbers>(100), std::make_shared<BadPlan>(fault),
+                    {.workers = workers});
+      try {
+        for (int i = 0; i < 3; ++i) loader.next();
+        ADD_FAILURE() << text;
+      } catch (const std::exception& error) {
+        EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+      }
+    };
+    expect_fault(Fault::InPlace, "no place");
+    expect_fault(Fault::InSize, "no size");
+    expect_fault(Fault::InSamples, "loader: epoch 0, batch 2: no samples");
+    expect_fault(Fault::TooLarge, "expected 0 to 4 samples from the plan, found 5");
+    expect_fault(Fault::BeyondTheSet, "sample 100: expected one of the set's 100 samples");
+  }
+}
+
 TEST(LoaderTest, MovesAndGoesOn) {
   Loader first(std::make_shared<Numbers>(100), plan_of(100), {.workers = 2});
   EXPECT_EQ(first.next()->place().number, 0);
@@ -365,6 +457,12 @@ TEST(LoaderTest, RefusesWhatCannotBeMeant) {
                "expected a value for field 'x', but Dataset::sample wrote none");
   Loader loader(set, plan_of(100));
   expect_error([&] { loader.begin(0, 13); }, ErrorKind::Options, "a batch of 0 to 12");
+  expect_error([&] { loader.begin(-1); }, ErrorKind::Options, "found epoch -1");
+  expect_error([&] { loader.begin(std::int64_t{1} << 32); }, ErrorKind::Options,
+               "expected an epoch of 0 to 4294967295");
+  expect_error(
+      [&] { make({.allocate = [](std::size_t) { return std::shared_ptr<std::byte>(); }}); },
+      ErrorKind::Options, "that begins at a multiple of 64");
   const auto batch = loader.next();
   expect_error([&] { batch->values<double>(0); }, ErrorKind::Options,
                "expected to be read as f32, its type, found f64");

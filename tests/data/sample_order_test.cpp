@@ -234,9 +234,9 @@ TEST(EvaluationOrderTest, EverySampleCountsOnceWhateverTheLayout) {
 
 TEST(EvaluationOrderTest, RefusesWhatCannotBeMeant) {
   expect_error([] { EvaluationOrder(10, {.batch_size = 0}); }, ErrorKind::Options,
-               "batch_size: expected at least 1, found 0");
+               "batch_size: expected 1 to 1099511627776, found 0");
   expect_error([] { EvaluationOrder(10, {.replicas = 0}); }, ErrorKind::Options,
-               "replicas: expected at least 1, found 0");
+               "replicas: expected 1 to 1099511627776, found 0");
 }
 
 }  // namespace

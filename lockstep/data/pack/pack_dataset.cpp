@@ -1,6 +1,7 @@
 #include "lockstep/data/pack/pack_dataset.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <utility>
@@ -175,6 +176,10 @@ class PackDataset::RecordReader {
 };
 
 std::shared_ptr<const PackDataset> PackDataset::open(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
+    throw Error(ErrorKind::Data, fmt::format("{}: expected a pack, found no file", path),
+                "make one: lockstep data pack");
+  }
   auto file = std::make_shared<const MappedFile>(path);
   return open(path, file->bytes(), file);
 }
@@ -210,6 +215,13 @@ void PackDataset::check_tables() const {
   if (checksums_.size() != blocks) {
     refuse(where_, footer_.blocks.offset,
            fmt::format("expected checksums of {} blocks, found {}", blocks, checksums_.size()));
+  }
+  if (footer_.stores_files &&
+      (fields().size() != 2 || fields()[0].kind != FieldKind::AnySizeImage ||
+       fields()[0].shape[2] != 3)) {
+    refuse(
+        where_, footer_.blocks.offset,
+        fmt::format("expected stored files to be RGB pictures, found {}", describe(fields()[0])));
   }
   const auto samples = static_cast<std::uint64_t>(footer_.samples);
   if (footer_.samples < 0 || samples > records_.size()) {
@@ -255,6 +267,10 @@ void PackDataset::verify() const {
 }
 
 PackDataset::Extent PackDataset::record(std::int64_t index) const {
+  if (index < 0 || index >= footer_.samples) {
+    throw Error(ErrorKind::Options, fmt::format("{}: expected one of {} samples, found {}", where_,
+                                                footer_.samples, index));
+  }
   const auto i = static_cast<std::size_t>(index);
   if (footer_.record_bytes == 0) return {begins_[i], begins_[i + 1]};
   return {i * footer_.record_bytes, (i + 1) * footer_.record_bytes};

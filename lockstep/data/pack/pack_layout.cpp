@@ -54,6 +54,7 @@ PackFooter footer_of(const Json& json) {
                     .record_bytes = json.at("record_bytes"),
                     .stores_files = json.at("stores_files"),
                     .is_verified = json.at("is_verified"),
+                    .differing = json.at("differing"),
                     .fingerprint = json.at("fingerprint"),
                     .blocks = table_of(json.at("blocks")),
                     .index = table_of(json.at("index"))};
@@ -81,11 +82,13 @@ std::string to_json(const PackFooter& footer) {
                   {"record_bytes", footer.record_bytes},
                   {"stores_files", footer.stores_files},
                   {"is_verified", footer.is_verified},
+                  {"differing", footer.differing},
                   {"fingerprint", footer.fingerprint},
                   {"blocks", to_value(footer.blocks)},
                   {"index", to_value(footer.index)},
                   {"made_by", fmt::format("lockstep {}", version())}};
-  return json.dump();
+  // Names of folders need not be UTF-8, and JSON must be: what is not is replaced.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 PackFooter parse_footer(const std::string& where, const std::string& json) {

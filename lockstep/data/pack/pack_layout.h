@@ -60,10 +60,11 @@ struct PackFooter {
   std::vector<Field> fields;
   std::vector<std::string> class_names;
   std::int64_t samples = 0;
-  std::uint64_t record_bytes = 0;  ///< 0: they differ, and there is an index
-  bool stores_files = false;       ///< pictures are the files that they were, not pixels
-  bool is_verified = false;        ///< the originals had their published checksums
-  std::string fingerprint;         ///< of the originals: their names, sizes and times of change
+  std::uint64_t record_bytes = 0;      ///< 0: they differ, and there is an index
+  bool stores_files = false;           ///< pictures are the files that they were, not pixels
+  bool is_verified = false;            ///< the originals had their published checksums
+  std::vector<std::string> differing;  ///< originals that are known and had another checksum
+  std::string fingerprint;             ///< of the originals: their names, sizes and times of change
   PackTable blocks;
   PackTable index;
 };

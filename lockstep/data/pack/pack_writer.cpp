@@ -1,9 +1,12 @@
 #include "lockstep/data/pack/pack_writer.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -11,10 +14,13 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/data/sets/image_folder.h"
 
 namespace lockstep::data {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Samples that each thread encodes before they are written, in order.
 constexpr std::int64_t kSamplesPerTurn = 64;
@@ -145,31 +151,45 @@ class Encoder {
 
   std::int64_t samples_per_turn() const { return kSamplesPerTurn * std::ssize(samples_); }
 
-  /// Records of samples [first, first + count).
+  /// Records of samples [first, first + count). Throws what the first of them throws that cannot be
+  /// encoded.
   std::vector<std::string> encode(std::int64_t first, std::int64_t count) {
     std::vector<std::string> records(static_cast<std::size_t>(count));
-    std::vector<std::exception_ptr> failures(samples_.size());
+    std::vector<std::exception_ptr> failures(records.size());
     {
       std::vector<std::jthread> threads;
       for (std::size_t thread = 0; thread < samples_.size(); ++thread) {
         threads.emplace_back([&, thread] {
-          try {
-            for (auto i = thread; i < records.size(); i += samples_.size()) {
+          for (auto i = thread; i < records.size(); i += samples_.size()) {
+            try {
               records[i] = encode_one(first + static_cast<std::int64_t>(i), samples_[thread]);
+            } catch (...) {
+              failures[i] = std::current_exception();
+              return;
             }
-          } catch (...) {
-            failures[thread] = std::current_exception();
           }
         });
       }
     }
-    for (const auto& failure : failures) {
-      if (failure) std::rethrow_exception(failure);
+    for (std::size_t i = 0; i < failures.size(); ++i) {
+      if (failures[i]) rethrow(failures[i], first + static_cast<std::int64_t>(i));
     }
     return records;
   }
 
  private:
+  [[noreturn]] void rethrow(const std::exception_ptr& failure, std::int64_t index) const {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      const auto source = set_.source_of(index);
+      throw Error(error.kind(),
+                  fmt::format("pack: sample {}{}: {}", index,
+                              source.empty() ? "" : fmt::format(" ({})", source), error.what()),
+                  error.hint());
+    }
+  }
+
   std::string encode_one(std::int64_t index, Sample& sample) const {
     std::string record;
     if (files_ != nullptr) {
@@ -193,6 +213,43 @@ class Encoder {
   std::vector<Sample> samples_;
 };
 
+/// A file beside the one that it will replace, of this process alone.
+class PartialFile {
+ public:
+  explicit PartialFile(fs::path target) : target_(std::move(target)) {
+    struct stat status {};
+    if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("{}: expected a file that may be replaced, found another kind",
+                              target_.string()));
+    }
+    path_ = target_.string() + ".partial.XXXXXX";
+    file_.reset(::mkostemp(path_.data(), O_CLOEXEC));
+    if (!file_) throw io_error(path_);
+    ::fchmod(file_.get(), 0644);
+  }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+  ~PartialFile() {
+    if (file_) ::unlink(path_.c_str());
+  }
+
+  int fd() const { return file_.get(); }
+  const std::string& path() const { return path_; }
+
+  /// Makes it the target, which is complete on disk before it has its name.
+  void publish() {
+    if (::fsync(file_.get()) != 0) throw io_error(path_);
+    if (::rename(path_.c_str(), target_.c_str()) != 0) throw io_error(target_);
+    file_.reset();
+  }
+
+ private:
+  fs::path target_;
+  std::string path_;
+  UniqueFd file_;
+};
+
 PackTable append_table(PackFile& file, const std::vector<std::uint64_t>& numbers) {
   const auto bytes = std::as_bytes(std::span(numbers));
   const PackTable table{file.offset(), numbers.size(), checksum_of(bytes)};
@@ -212,6 +269,12 @@ void write_records(RecordStream& records, const Dataset& set, const PackOptions&
 
 }  // namespace
 
+void write_pack(const fs::path& path, const Dataset& set, const PackOptions& options) {
+  PartialFile file(path);
+  write_pack(file.fd(), file.path(), set, options);
+  file.publish();
+}
+
 void write_pack(int fd, const std::string& where, const Dataset& set, const PackOptions& options) {
   PackFile file(fd, where);
   RecordStream records(file);
@@ -224,6 +287,7 @@ void write_pack(int fd, const std::string& where, const Dataset& set, const Pack
                     .record_bytes = options.stores_files ? 0 : fixed_record_bytes(set.fields()),
                     .stores_files = options.stores_files,
                     .is_verified = options.is_verified,
+                    .differing = options.differing,
                     .fingerprint = options.fingerprint,
                     .blocks = {},
                     .index = {}};

@@ -36,7 +36,7 @@ constexpr Entry kEntries[] = {{"cifar10", find_cifar10},
   const auto names = set_names();
   const auto meant = closest(name, names);
   throw Error(ErrorKind::Options,
-              fmt::format("data: expected a set ({}) or the path of a pack, found '{}'",
+              fmt::format("data: expected a set ({}) or the path of a .pack to be read, found '{}'",
                           fmt::join(names, ", "), name),
               meant ? fmt::format("did you mean '{}'?", *meant) : "");
 }
@@ -48,32 +48,56 @@ Tell tell_as_instance_0() {
   return [](const std::string& line) { log_line(line); };
 }
 
-void tell_if_verified(const PackDataset& pack, const Tell& tell) {
-  if (pack.footer().is_verified) tell("Files already downloaded and verified");
-}
-
 /// The pack that someone put into the data folder, if there is one.
-DatasetPtr find_beside(const std::string& name, Split split, const fs::path& data_dir) {
-  const auto path = data_dir / fmt::format("{}-{}.pack", name, name_of(split));
-  return fs::exists(path) ? PackDataset::open(path) : nullptr;
+std::shared_ptr<const PackDataset> find_beside(const std::string& name, Split split,
+                                               const fs::path& data_dir) {
+  const auto wanted = fmt::format("{}-{}", name, name_of(split));
+  const auto path = (data_dir.empty() ? fs::path(kUsualFolder) : data_dir) / (wanted + ".pack");
+  std::error_code failure;
+  if (!fs::exists(path, failure)) return nullptr;
+  auto pack = PackDataset::open(path);
+  if (pack->footer().name == wanted) return pack;
+  throw Error(ErrorKind::Data, fmt::format("{}: expected a pack of {}, found one of {}",
+                                           path.string(), wanted, pack->footer().name));
 }
 
 /// Through a pack where that is possible.
 DatasetPtr open_found(const FoundSet& found, const PackStore& store, const Tell& tell) {
-  if (auto pack = store.find(found)) {
-    tell_if_verified(*pack, tell);
-    return pack;
-  }
-  if (!found.packs_by_itself) return found.read();
   try {
-    auto pack = store.find_or_make(found);
-    tell_if_verified(*pack, tell);
+    const auto pack = found.packs_by_itself ? store.find_or_make(found) : store.find(found);
+    if (!pack) return found.read();
+    tell_of_originals(*pack, tell);
     return pack;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Io) throw;
+    auto set = found.read();  // which throws, if it is the originals that cannot be read
     tell(fmt::format("lockstep: warning: {}; the set is kept in this process's own memory",
                      error.what()));
-    return found.read();
+    return set;
+  }
+}
+
+/// A set that is made up, as one that could be packed.
+FoundSet find_synthetic(Split split, SyntheticOptions options) {
+  options.split = split;
+  return {.name = fmt::format("{}-{}", kSynthetic, name_of(split)),
+          .files = {},
+          .recipe = fmt::format("{} {} {}x{}x{} {}", options.size, options.classes, options.height,
+                                options.width, options.channels, options.seed),
+          .read = [options] { return synthetic(options); },
+          .verify = [] { return Verification{}; }};
+}
+
+/// Where it is looked for when nobody says where: Fashion-MNIST has a usual place of its own.
+FoundSet find_where_usual(const Entry& entry, Split split) {
+  const bool has_own_place = entry.find == find_fashion_mnist;
+  std::error_code failure;
+  if (has_own_place && !fs::exists(kUsualFolder, failure)) return entry.find({}, split);
+  try {
+    return entry.find(kUsualFolder, split);
+  } catch (const Error&) {
+    if (!has_own_place) throw;
+    return entry.find({}, split);
   }
 }
 
@@ -102,18 +126,12 @@ std::vector<std::string> set_names() {
   return names;
 }
 
-FoundSet find_set(const std::string& name, Split split, const fs::path& data_dir) {
+FoundSet find_set(const std::string& name, Split split, const SetOptions& options) {
+  if (name == kSynthetic) return find_synthetic(split, options.synthetic);
   for (const auto& entry : kEntries) {
     if (name != entry.name) continue;
-    if (!data_dir.empty()) return entry.find(data_dir, split);
-    // Fashion-MNIST has a usual place of its own, and finds it by itself.
-    if (name == "fashion-mnist" && !fs::exists(kUsualFolder)) return entry.find({}, split);
-    try {
-      return entry.find(kUsualFolder, split);
-    } catch (const Error&) {
-      if (name != "fashion-mnist") throw;
-      return entry.find({}, split);
-    }
+    return options.data_dir.empty() ? find_where_usual(entry, split)
+                                    : entry.find(options.data_dir, split);
   }
   refuse(name);
 }
@@ -124,16 +142,15 @@ PackStore pack_store(const SetOptions& options) {
 }
 
 DatasetPtr open_set(const std::string& name, Split split, const SetOptions& options) {
-  if (name == kSynthetic) {
-    auto made_up = options.synthetic;
-    made_up.split = split;
-    return synthetic(made_up);
-  }
-  const auto all = decided(options);
   if (name.ends_with(".pack")) return PackDataset::open(name);
+  if (name == kSynthetic) return find_set(name, split, options).read();
   if (std::ranges::find(sets_on_disk(), name) == sets_on_disk().end()) refuse(name);
-  if (auto pack = find_beside(name, split, all.data_dir)) return pack;
-  return open_found(find_set(name, split, all.data_dir), pack_store(all), all.tell);
+  const auto all = decided(options);
+  if (const auto pack = find_beside(name, split, all.data_dir)) {
+    tell_of_originals(*pack, all.tell);
+    return pack;
+  }
+  return open_found(find_set(name, split, all), pack_store(all), all.tell);
 }
 
 DatasetPtr cifar10(const fs::path& data_dir, Split split) {

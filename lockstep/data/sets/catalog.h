@@ -39,8 +39,8 @@ std::vector<std::string> set_names();
 /// it, truncated, damaged or something else, with file, offset and expectation.
 DatasetPtr open_set(const std::string& name, Split split, const SetOptions& options = {});
 
-/// The files of a set that is on disk, not yet read. Errors as above.
-FoundSet find_set(const std::string& name, Split split, const std::filesystem::path& data_dir);
+/// What such a set is read from, not yet read. Errors as above.
+FoundSet find_set(const std::string& name, Split split, const SetOptions& options = {});
 
 /// Where packs are made, and who hears of it, for these options.
 PackStore pack_store(const SetOptions& options);

@@ -22,6 +22,8 @@ struct FoundSet {
   /// What it is read from. Names, sizes and times of change tell whether a pack made of it is
   /// still right.
   std::vector<std::filesystem::path> files;
+  /// What sets it apart where there are no files: how it is made up.
+  std::string recipe{};
   /// Whether it is worth packing without being asked: small pictures in a few files are, folders
   /// of large ones are not.
   bool packs_by_itself = true;
