@@ -38,7 +38,7 @@ constexpr float unit_float(std::uint32_t word) noexcept {
 
 /// A word as one of 0..count-1, for count > 0. Uneven by less than count / 2^32.
 constexpr std::uint32_t below(std::uint32_t count, std::uint32_t word) noexcept {
-  return static_cast<std::uint32_t>((std::uint64_t{word} * count) >> 32);
+  return static_cast<std::uint32_t>((static_cast<std::uint64_t>(word) * count) >> 32);
 }
 
 }  // namespace lockstep

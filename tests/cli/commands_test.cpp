@@ -24,9 +24,10 @@ TEST(CommandsTest, ShowsTheCommandsWhenAskedAndWhenCalledWithNothing) {
 TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
   const auto result = lockstep({"rum"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.err,
-            "lockstep: expected one of the commands run, data, bench, doctor, version, found 'rum'\n"
-            "  try: lockstep run\n");
+  EXPECT_EQ(
+      result.err,
+      "lockstep: expected one of the commands run, data, bench, doctor, version, found 'rum'\n"
+      "  try: lockstep run\n");
 }
 
 TEST(CommandsTest, EveryCommandHasHelp) {
