@@ -96,13 +96,13 @@ class TarReader {
     const auto size = static_cast<std::size_t>(::archive_entry_size(entry));
     // A hole costs the tar nothing: a few bytes would fill all memory with zeros.
     if (::archive_entry_sparse_count(entry) > 0) {
-      throw damaged(where_, offset(), fmt::format("a file '{}' without holes", name),
+      throw damaged(where_, offset(), fmt::format("a file '{}' without holes", printable(name)),
                     fmt::format("{} bytes of which some are not stored", size));
     }
     if (size > options_.most_bytes - std::min(options_.most_bytes, kept_bytes_)) {
       throw damaged(where_, offset(),
                     fmt::format("at most {} bytes once unpacked", options_.most_bytes),
-                    fmt::format("a file '{}' of {} bytes", name, size));
+                    fmt::format("a file '{}' of {} bytes", printable(name), size));
     }
     kept_bytes_ += size;
     std::string content;
@@ -113,7 +113,7 @@ class TarReader {
       const auto count = read_some(content.data() + begin, content.size() - begin);
       content.resize(begin + count);
       if (count == 0) {
-        throw damaged(where_, offset(), fmt::format("{} bytes of '{}'", size, name),
+        throw damaged(where_, offset(), fmt::format("{} bytes of '{}'", size, printable(name)),
                       fmt::format("{}", content.size()));
       }
     }
