@@ -65,6 +65,9 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
 /// What an entry is, or what the link points to that it is: `not_found` where that is gone.
 fs::file_type type_of(const fs::directory_entry& entry) {
   std::error_code failed;
+  // These mostly come with the listing; a status for each of a million files takes its time.
+  if (entry.is_regular_file(failed)) return fs::file_type::regular;
+  if (entry.is_directory(failed)) return fs::file_type::directory;
   const auto type = entry.status(failed).type();
   if (failed && type != fs::file_type::not_found) throw cannot_read(entry.path(), failed);
   return type;
