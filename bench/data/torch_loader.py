@@ -19,7 +19,9 @@ class Pictures(torch.utils.data.Dataset):
 
     def __init__(self, job, transform):
         shape = (-1, job["height"], job["width"], job["channels"])
-        self.images = numpy.memmap(job["images"], dtype=numpy.uint8, mode="r").reshape(shape)
+        # A plain array: indexing a memmap is slow, and no part of what is compared.
+        pixels = numpy.memmap(job["images"], dtype=numpy.uint8, mode="r")
+        self.images = numpy.asarray(pixels).reshape(shape)
         if job["channels"] == 1:
             self.images = self.images[..., 0]
         self.transform = transform

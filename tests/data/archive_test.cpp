@@ -1,6 +1,9 @@
 #include "lockstep/data/formats/archive.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "tests/data/made_files.h"
 
@@ -73,6 +76,39 @@ TEST(ArchiveTest, RefusesForeignFiles) {
   expect_refused(pattern(5000, 3), {"some/a.tar.gz: at byte 0: expected a sound tar archive"});
   expect_refused("PK\x03\x04 a zip file", {"some/a.tar.gz: at byte 0: "});
   expect_refused(gzip(pattern(5000, 3)), {"some/a.tar.gz, unpacked: at byte 0: "});
+}
+
+/// A GNU tar of one sparse file 'a': each part is an offset and the bytes that are stored there.
+std::string sparse_tar(std::size_t size,
+                       const std::vector<std::pair<std::size_t, std::string>>& parts) {
+  std::string stored;
+  for (const auto& part : parts) stored += part.second;
+  auto file = tar({{"a", stored}});
+  const auto put = [&](std::size_t at, std::size_t number) {
+    file.replace(at, 12, fmt::format("{:011o}", number) + '\0');
+  };
+  file[156] = 'S';
+  file.replace(257, 8, std::string_view("ustar  \0", 8));
+  file.replace(345, 167, 167, '\0');
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    put(386 + 24 * i, parts[i].first);
+    put(398 + 24 * i, parts[i].second.size());
+  }
+  put(483, size);
+  file.replace(148, 8, 8, ' ');
+  const auto header = as_bytes(file).first(512);
+  file.replace(148, 8,
+               fmt::format("{:06o}", std::accumulate(header.begin(), header.end(), 0)) +
+                   std::string("\0 ", 2));
+  return file;
+}
+
+TEST(ArchiveTest, RefusesFilesWithHoles) {
+  const std::vector<std::string> refused{"some/a.tar.gz: at byte 512: ", "file 'a' without holes"};
+  expect_refused(sparse_tar(2048, {{1024, pattern(512, 1)}}), refused);
+  // Parts in no order are ones that libarchive reports as "try again".
+  expect_refused(sparse_tar(2048, {{1024, pattern(512, 1)}, {0, pattern(512, 2)}}), refused);
+  expect_refused(sparse_tar(std::size_t{3} << 30, {{(std::size_t{3} << 30) - 512, "x"}}), refused);
 }
 
 TEST(ArchiveTest, StopsAtTheLimit) {

@@ -213,6 +213,15 @@ TEST_F(CifarTest, ReadsEveryLayoutOfCifar10) {
   }
 }
 
+TEST_F(CifarTest, FindsAnArchiveThatIsNoLongerPacked) {
+  NamedFiles inside;
+  for (const auto& [name, content] : binary10()) {
+    inside.emplace_back("cifar-10-batches-bin/" + name, content);
+  }
+  write("cifar-10-binary.tar", tar(inside));
+  expect_the_pictures10(*read10());
+}
+
 TEST_F(CifarTest, ReadsEveryLayoutOfCifar100) {
   const std::vector<std::pair<std::string, NamedFiles>> layouts{{"cifar-100-binary", binary100()},
                                                                 {"cifar-100-python", python100()}};
@@ -290,6 +299,18 @@ TEST_F(CifarTest, RefusesABinaryFileThatIsCut) {
         {path("cifar-10-batches-bin/data_batch_3.bin") +
          fmt::format(": at byte {}: expected records of 3073 bytes", size / 3073 * 3073)});
   }
+  // Between two records nothing in the file itself tells.
+  write("cifar-10-batches-bin/data_batch_3.bin", files[2].second.substr(0, 3073));
+  expect_refused10({path("cifar-10-batches-bin/data_batch_3.bin") +
+                    ": at byte 3073: expected 2 pictures, as in data_batch_1.bin, found 1"});
+}
+
+TEST_F(CifarTest, RefusesAPickleOfFewerPicturesThanTheOthers) {
+  write("cifar-10-batches-py", python10());
+  const auto batch = pickled_batch({{"labels", {4}}}, pattern(3072, 1));
+  write("cifar-10-batches-py/data_batch_5", batch);
+  expect_refused10({fmt::format(
+      "data_batch_5: at byte {}: expected 2 pictures, as in data_batch_1, found 1", batch.size())});
 }
 
 TEST_F(CifarTest, RefusesLabelsOutOfRange) {
@@ -341,6 +362,8 @@ TEST_F(CifarTest, RefusesPicklesOfAnotherShape) {
   expect_refused10({"data_batch_2: at byte 0: expected a dict with 'data', found none"});
   with_batch("}.");
   expect_refused10({"expected a dict with 'data', found an empty one"});
+  with_batch("}U\x04\x1b[2JK\x01s.");
+  expect_refused10({"expected a dict with 'data', found '?[2J'"});
   with_batch(
       "}U\x04"
       "dataK\x01s.");
@@ -375,7 +398,14 @@ TEST_F(CifarTest, RefusesDamagedArchives) {
   auto files = binary10();
   files.erase(files.begin());
   write("cifar-10-binary.tar.gz", packed("cifar-10-batches-bin", files));
-  expect_refused10({"expected a file 'cifar-10-batches-bin/data_batch_1.bin' in it, found none"});
+  expect_refused10(
+      {"expected a file 'cifar-10-batches-bin/data_batch_1.bin' in it, found "
+       "'cifar-10-batches-bin/batches.meta.txt', "
+       "'cifar-10-batches-bin/test_batch.bin', "});
+  write("cifar-10-binary.tar.gz", gzip(tar({{"other\x1b/file", ""}})));
+  expect_refused10({"data_batch_1.bin' in it, found 'other?/file'"});
+  write("cifar-10-binary.tar.gz", gzip(tar({})));
+  expect_refused10({"data_batch_1.bin' in it, found no files"});
   files = binary10();
   files[3].second.pop_back();
   write("cifar-10-binary.tar.gz", packed("cifar-10-batches-bin", files));

@@ -108,7 +108,48 @@ TEST(DecodeImageTest, RefusesPicturesTooLargeToBeMeant) {
   const auto frame = file.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
   for (const auto at : {5, 6, 7, 8}) file[frame + static_cast<std::size_t>(at)] = '\xfd';
-  expect_refused(file, {"expected a picture of 1 to 268435456 pixels, found 65021 x 65021"});
+  expect_refused(file, {"expected a picture of 1 to 178956970 pixels, found 65021 x 65021"});
+}
+
+TEST(DecodeImageTest, RefusesOnePixelRowMoreThanPillow) {
+  auto file = fixture("images/420.jpg");
+  const auto frame = file.find("\xff\xc0");
+  ASSERT_NE(frame, std::string::npos);
+  const auto set_height = [&](char high, char low) {
+    file[frame + 5] = high;
+    file[frame + 6] = low;
+  };
+  file[frame + 7] = '\x40';
+  file[frame + 8] = '\0';
+  std::vector<ImageSize> asked;
+  const auto decode_header = [&] {
+    decode_image(as_bytes(file), "f", [&](ImageSize size) -> std::span<std::uint8_t> {
+      asked.push_back(size);
+      throw Error(ErrorKind::Data, "asked");
+    });
+  };
+  set_height('\x2a', '\xaa');  // 10922 x 16384 = 178,946,048
+  expect_data_error(decode_header, {"asked"});
+  EXPECT_EQ(asked, std::vector<ImageSize>{(ImageSize{10922, 16384})});
+  set_height('\x2a', '\xab');
+  expect_data_error(decode_header, {"found 10923 x 16384"});
+}
+
+/// A progressive JPEG whose first scan, the coarse values, is there `count` times more.
+std::string with_more_scans(std::string file, int count) {
+  const auto begin = file.find("\xff\xda");
+  auto end = begin + 2;
+  while (file[end] != '\xff' || file[end + 1] == '\0') ++end;
+  const auto scan = file.substr(begin, end - begin);
+  for (; count > 0; --count) file.insert(begin, scan);
+  return file;
+}
+
+TEST(DecodeImageTest, RefusesAJpegOfManyScans) {
+  const auto file = fixture("images/progressive.jpg");
+  EXPECT_TRUE(decode(with_more_scans(file, 400)).pixels == decode(file).pixels);
+  expect_refused(with_more_scans(file, 500),
+                 {"some/picture: at byte ", "found more than 500 scans"});
 }
 
 }  // namespace

@@ -53,6 +53,14 @@ TEST(GzipTest, RefusesWhatFollowsTheLastMember) {
   expect_refused(file + "tail", {"at byte " + std::to_string(file.size()), "found 74 61 69 6c"});
 }
 
+TEST(GzipTest, EndsWithTheZerosAfterTheLastMember) {
+  const auto file = gzip("one ") + gzip("two");
+  EXPECT_EQ(unpack_gzip(as_bytes(file + '\0'), "f", kMiB), "one two");
+  EXPECT_EQ(unpack_gzip(as_bytes(file + std::string(700, '\0')), "f", kMiB), "one two");
+  expect_refused(file + std::string(700, '\0') + "x",
+                 {"at byte " + std::to_string(file.size()), "found 00 00"});
+}
+
 TEST(GzipTest, RefusesAForeignFileAndShowsItsFirstBytes) {
   expect_refused("PK\x03\x04", {"at byte 0: expected a gzip file (1f 8b), found 50 4b 03 04"});
   expect_refused("", {"found nothing"});

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -47,7 +48,7 @@ TEST_F(ImageFolderTest, DecodesPicturesOfSortedClasses) {
   write("train/.cache/z.jpg", "no picture");
   write("val/zebra/a.png", png_);
   const auto found = find();
-  EXPECT_EQ(found.name, "image-folder-train");
+  EXPECT_EQ(found.name, "folder-train");
   EXPECT_FALSE(found.packs_by_itself);
   const std::vector<fs::path> files{path("train/ant/deep/er/x.jpeg"), path("train/zebra/10.png"),
                                     path("train/zebra/2.JPG")};
@@ -104,6 +105,68 @@ TEST_F(ImageFolderTest, SaysWhatIsMissing) {
   EXPECT_EQ(error.kind(), ErrorKind::Data);
   EXPECT_THAT(error.what(), ::testing::HasSubstr("expected a folder " + path("none")));
   EXPECT_THAT(error.hint(), ::testing::HasSubstr("--dataset synthetic"));
+}
+
+TEST_F(ImageFolderTest, FollowsLinksToPicturesAndFolders) {
+  write("elsewhere/deep/1.jpg", jpeg_);
+  write("train/ant/1.jpg", jpeg_);
+  fs::create_directory_symlink(path("elsewhere"), path("train/bee"));
+  fs::create_directory_symlink(path("elsewhere"), path("train/ant/more"));
+  fs::create_symlink(path("elsewhere/deep/1.jpg"), path("train/ant/2.jpg"));
+  const std::vector<fs::path> files{path("train/ant/1.jpg"), path("train/ant/2.jpg"),
+                                    path("train/ant/more/deep/1.jpg"),
+                                    path("train/bee/deep/1.jpg")};
+  EXPECT_EQ(find().files, files);
+}
+
+TEST_F(ImageFolderTest, RefusesALinkToAFolderThatItIsIn) {
+  write("train/ant/deep/1.jpg", jpeg_);
+  fs::create_directory_symlink("..", path("train/ant/deep/up"));
+  expect_missing(Split::Train, {"found " + path("train/ant/deep/up") + ", a link to a folder"});
+  fs::remove(path("train/ant/deep/up"));
+  // Two of them: 2^40 ways through before the system gives up.
+  fs::create_directory_symlink(".", path("train/ant/a"));
+  fs::create_directory_symlink(".", path("train/ant/b"));
+  expect_missing(Split::Train, {"expected folders that end, found " + path("train/ant/")});
+}
+
+TEST_F(ImageFolderTest, RefusesLinksToNothing) {
+  write("train/bee/1.jpg", jpeg_);
+  write("train/cat/1.jpg", jpeg_);
+  fs::create_symlink(path("gone"), path("train/ant"));
+  expect_missing(Split::Train, {"expected the target of " + path("train/ant") + ", found none"});
+  fs::remove(path("train/ant"));
+  fs::create_symlink(path("gone.jpg"), path("train/cat/2.jpg"));
+  expect_missing(Split::Train, {"expected the target of " + path("train/cat/2.jpg")});
+  fs::remove(path("train/cat/2.jpg"));
+  fs::create_symlink(path("gone.txt"), path("train/cat/notes.txt"));
+  EXPECT_EQ(find().files.size(), 2u) << "what is no picture may be gone";
+}
+
+TEST_F(ImageFolderTest, NamesTheFolderThatCannotBeRead) {
+  write("train/ant/1.jpg", jpeg_);
+  fs::create_symlink("itself", path("train/ant/itself"));
+  auto error = thrown_by([&] { find(); });
+  EXPECT_EQ(error.kind(), ErrorKind::Io);
+  EXPECT_THAT(error.what(), ::testing::HasSubstr("read " + path("train/ant/itself") + ": "));
+  fs::remove(path("train/ant/itself"));
+  write("train/ant/deep/closed/1.jpg", jpeg_);
+  fs::permissions(path("train/ant/deep/closed"), fs::perms::none);
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read any folder";
+  error = thrown_by([&] { find(); });
+  fs::permissions(path("train/ant/deep/closed"), fs::perms::owner_all);
+  EXPECT_EQ(error.kind(), ErrorKind::Io);
+  EXPECT_THAT(error.what(), ::testing::HasSubstr("read " + path("train/ant/deep/closed") + ": "));
+}
+
+TEST_F(ImageFolderTest, RefusesAFileThatClaimsToBeHuge) {
+  write("cat/1.jpg", jpeg_);
+  fs::resize_file(path("cat/1.jpg"), std::uintmax_t{1} << 40);  // a hole, which takes no room
+  const auto set = find().read();
+  Sample sample(set->fields());
+  expect_data_error([&] { set->sample(0, sample); },
+                    {path("cat/1.jpg") + ": at byte 1073741824: expected a file of at most",
+                     "found 1099511627776"});
 }
 
 TEST_F(ImageFolderTest, NamesTheFileThatIsDamagedOrGone) {

@@ -83,6 +83,15 @@ TEST_F(MnistTest, ReadsPicturesAndLabelsUnderEachName) {
   }
 }
 
+TEST_F(MnistTest, GoesByTheContentWhereTheNameSaysOtherwise) {
+  write("train-images-idx3-ubyte.gz", images_);
+  write("train-labels-idx1-ubyte", gzip(labels_));
+  const auto set = find().read();
+  ASSERT_EQ(set->size(), 3);
+  EXPECT_TRUE(image_of(*set, 2) == pixels_.substr(2 * 784, 784));
+  EXPECT_EQ(label_of(*set, 1), 9);
+}
+
 TEST_F(MnistTest, RefusesSwappedFiles) {
   write("train-images-idx3-ubyte", labels_);
   write("train-labels-idx1-ubyte", images_);

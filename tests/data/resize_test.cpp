@@ -1,7 +1,38 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
 #include "tests/data/transform_support.h"
+
+namespace {
+
+/// What this thread's `new` does: tests tell how much memory was asked for, or let it run out.
+struct Allocations {
+  std::size_t largest = 0;
+  int left = std::numeric_limits<int>::max();
+};
+thread_local Allocations allocations;
+
+}  // namespace
+
+// Not inlined, or GCC sees `new` freed by `free`, and warns.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  allocations.largest = std::max(allocations.largest, size);
+  if (allocations.left == 0) throw std::bad_alloc();
+  --allocations.left;
+  if (void* const memory = std::malloc(std::max<std::size_t>(size, 1))) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
 
 namespace lockstep::data {
 namespace {
@@ -95,14 +126,39 @@ TEST(ResizeTest, ComputesOnlyWhatACropLeavesOfAVeryLongPicture) {
   // All of it would have 64 x 1,280,000 pixels.
   const auto source = testing::noise({1, 20000}, 3, 10);
   const Transform transform({{ResizeShorter{64}, CenterCrop{16, 16}}, {}}, source.any_size_field());
+  allocations = {};
   const auto result = testing::apply(transform, source);
-  EXPECT_EQ(result.size(), 16U * 16 * 3);
-  // Enlarged 64 times, the middle 16 columns lie between two or three pixels of the source.
-  const auto middle = source.at(0, 9999, 0);
-  const auto next = source.at(0, 10000, 0);
-  EXPECT_THAT(std::to_integer<int>(result[0]),
-              ::testing::AllOf(::testing::Ge(std::min(middle, next)),
-                               ::testing::Le(std::max(middle, next))));
+  EXPECT_LT(allocations.largest, 100'000U) << "not even one row of all columns";
+  // The middle is made of the pixels around it alone, and 1/64 has no rounding.
+  const auto around = testing::cropped(source, {0, 9990, {1, 20}});
+  const auto expected = testing::cropped(testing::resized(around, {64, 1280}), {24, 632, {16, 16}});
+  EXPECT_EQ(result, testing::as_bytes(expected.pixels));
+}
+
+TEST(ResizePlanTest, HasNoKeyWhereTheMemoryRanOut) {
+  const ResizeKey small{.in = 4, .out = 8, .first = 0, .count = 8, .channels = 1};
+  const ResizeKey large{.in = 90, .out = 40, .first = 0, .count = 40, .channels = 1};
+  const auto expect_no_key = [&](auto plan, const auto& make) {
+    int failures = 0;
+    for (bool is_made = false; !is_made;) {
+      FilterTaps taps;
+      make(small, taps, plan);
+      // Other memory each time, or the second attempt would have that of the first.
+      plan = decltype(plan)(plan);
+      allocations.left = failures;
+      try {
+        make(large, taps, plan);
+        is_made = true;
+      } catch (const std::bad_alloc&) {
+        ++failures;
+      }
+      allocations.left = std::numeric_limits<int>::max();
+      ASSERT_EQ(plan.key, is_made ? large : ResizeKey{}) << failures << " allocations";
+    }
+    EXPECT_GT(failures, 2);
+  };
+  expect_no_key(RowPlan{}, plan_rows);
+  expect_no_key(ColumnPlan{}, plan_columns);
 }
 
 }  // namespace

@@ -94,11 +94,15 @@ class TarReader {
 
   std::string read_content(::archive_entry* entry, const std::string& name) {
     const auto size = static_cast<std::size_t>(::archive_entry_size(entry));
-    // A file with holes unpacks to more than there is in the tar, so this is a limit of its own.
+    // A hole costs the tar nothing: a few bytes would fill all memory with zeros.
+    if (::archive_entry_sparse_count(entry) > 0) {
+      throw damaged(where_, offset(), fmt::format("a file '{}' without holes", printable(name)),
+                    fmt::format("{} bytes of which some are not stored", size));
+    }
     if (size > options_.most_bytes - std::min(options_.most_bytes, kept_bytes_)) {
       throw damaged(where_, offset(),
                     fmt::format("at most {} bytes once unpacked", options_.most_bytes),
-                    fmt::format("a file '{}' of {} bytes", name, size));
+                    fmt::format("a file '{}' of {} bytes", printable(name), size));
     }
     kept_bytes_ += size;
     std::string content;
@@ -109,7 +113,7 @@ class TarReader {
       const auto count = read_some(content.data() + begin, content.size() - begin);
       content.resize(begin + count);
       if (count == 0) {
-        throw damaged(where_, offset(), fmt::format("{} bytes of '{}'", size, name),
+        throw damaged(where_, offset(), fmt::format("{} bytes of '{}'", size, printable(name)),
                       fmt::format("{}", content.size()));
       }
     }
@@ -118,7 +122,8 @@ class TarReader {
 
   std::size_t read_some(char* memory, std::size_t size) {
     const auto count = ::archive_read_data(handle_.get(), memory, size);
-    if (count < 0) check(static_cast<int>(count));
+    // Also where libarchive only warns, or would try again: there are no bytes either way.
+    if (count < 0) throw_failure();
     return static_cast<std::size_t>(count);
   }
 
@@ -133,8 +138,11 @@ class TarReader {
   }
 
   void check(int result) {
+    if (source_.failure || result < ARCHIVE_WARN) throw_failure();
+  }
+
+  [[noreturn]] void throw_failure() {
     if (source_.failure) std::rethrow_exception(source_.failure);
-    if (result >= ARCHIVE_WARN) return;
     const char* const message = ::archive_error_string(handle_.get());
     throw damaged(where_, offset(), "a sound tar archive",
                   message != nullptr ? message : "something else");

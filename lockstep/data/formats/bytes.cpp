@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "lockstep/base/file.h"
 
@@ -24,6 +25,21 @@ std::size_t fill(const UniqueFd& file, char* memory, std::size_t size, const std
     done += static_cast<std::size_t>(count);
   }
   return done;
+}
+
+Error too_large(const std::filesystem::path& path, std::string_view found) {
+  return damaged(path.string(), kMostFileBytes,
+                 fmt::format("a file of at most {} bytes", kMostFileBytes), found);
+}
+
+/// Where a file should end; one that holds nothing can claim any size.
+std::size_t claimed_size(const UniqueFd& file, const std::filesystem::path& path,
+                         const std::string& where) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw io_error(where);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size > kMostFileBytes) throw too_large(path, fmt::format("{}", size));
+  return size;
 }
 
 }  // namespace
@@ -48,20 +64,28 @@ std::string to_hex(Bytes bytes, std::size_t most) {
   return fmt::format("{:02x}", fmt::join(bytes.first(std::min(most, bytes.size())), " "));
 }
 
-void read_file_into(const std::filesystem::path& path, std::string& content) {
+std::string printable(std::string_view text, std::size_t most) {
+  std::string result(text.substr(0, most));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return result;
+}
+
+void read_file_into(const std::filesystem::path& path, std::string& content) try {
   const auto where = "read " + path.string();
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) throw io_error(where);
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw io_error(where);
   // One byte more than there should be, so that the end is seen without another round.
-  content.resize(static_cast<std::size_t>(status.st_size) + 1);
+  content.resize(claimed_size(file, path, where) + 1);
   auto done = fill(file, content.data(), content.size(), where);
   while (done == content.size()) {  // a pipe, or a file that grows
-    content.resize(2 * content.size());
+    if (done > kMostFileBytes) throw too_large(path, "more");
+    content.resize(std::min(2 * content.size(), kMostFileBytes + 1));
     done += fill(file, content.data() + done, content.size() - done, where);
   }
   content.resize(done);
+} catch (const std::bad_alloc&) {
+  throw Error(ErrorKind::Io, fmt::format("read {}: not enough memory for it", path.string()));
 }
 
 }  // namespace lockstep::data

@@ -25,8 +25,16 @@ Error damaged(std::string_view where, std::size_t offset, std::string_view expec
 /// The first bytes, for messages: "89 50 4e 47", or "nothing".
 std::string to_hex(Bytes bytes, std::size_t most = 8);
 
+/// What a file says, fit for a message: cut at `most` bytes, '?' for what no terminal should get.
+std::string printable(std::string_view text, std::size_t most = 80);
+
+/// Many times what the largest file of a known set has.
+inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
+
 /// Replaces `content` by a whole file; its memory is used again where it is large enough.
-/// Throws `Io`, naming the file.
+///
+/// Errors, naming the file: `Io`, also where the memory does not suffice; `Data` where the file has
+/// more than `kMostFileBytes`.
 void read_file_into(const std::filesystem::path& path, std::string& content);
 
 }  // namespace lockstep::data

@@ -73,6 +73,13 @@ void GzipReader::begin_member() {
   inside_member_ = true;
 }
 
+void GzipReader::skip_padding() {
+  const auto rest = file_.subspan(offset());
+  if (std::all_of(rest.begin(), rest.end(), [](auto byte) { return byte == 0; })) {
+    stream_->z.avail_in = 0;
+  }
+}
+
 void GzipReader::check(int result) {
   if (result == Z_MEM_ERROR) throw std::bad_alloc();
   if (result == Z_BUF_ERROR) {
@@ -92,7 +99,10 @@ Bytes GzipReader::next() {
     z.avail_out = static_cast<uInt>(stream_->block.size());
     const auto result = ::inflate(&z, Z_NO_FLUSH);
     check(result);
-    if (result == Z_STREAM_END) inside_member_ = false;
+    if (result == Z_STREAM_END) {
+      inside_member_ = false;
+      skip_padding();
+    }
     const auto count = stream_->block.size() - z.avail_out;
     unpacked_ += count;
     if (unpacked_ > most_bytes_) {

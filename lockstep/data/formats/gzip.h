@@ -13,7 +13,8 @@ namespace lockstep::data {
 bool is_gzip(Bytes file) noexcept;
 
 /// Unpacks a gzip file in memory, a block at a time, checking sizes and checksums as it goes. The
-/// file may have several members, as `cat a.gz b.gz` makes them.
+/// file may have several members, as `cat a.gz b.gz` makes them, and zeros after the last, as tapes
+/// and disks pad it.
 ///
 /// Errors: `Data` where the file is damaged, cut off, followed by something else, or unpacks to
 /// more than `most_bytes`: a small file can unpack to more than the memory that there is.
@@ -27,15 +28,13 @@ class GzipReader {
   /// The next block, which stands until the next call; nothing once every member has been checked.
   Bytes next();
 
-  /// How much has been unpacked so far.
-  std::size_t unpacked() const noexcept { return unpacked_; }
-
  private:
   struct Stream;
 
   std::size_t offset() const;
   bool is_at_end() const;
   void begin_member();
+  void skip_padding();
   void check(int result);
 
   Bytes file_;

@@ -39,10 +39,8 @@ std::int64_t read_extent(const std::uint8_t* at) {
 /// Checks the first four bytes; returns how many dimensions follow.
 std::size_t read_magic(Bytes file, std::string_view where) {
   if (file.size() < kMagicBytes || file[0] != 0 || file[1] != 0) {
-    const auto is_packed = file.size() >= 2 && file[0] == 0x1f && file[1] == 0x8b;
     throw damaged(where, 0, "an IDX file (00 00 08 and the number of dimensions)",
-                  to_hex(file, kMagicBytes),
-                  is_packed ? "this is a gzip file: give its name the ending .gz" : "");
+                  to_hex(file, kMagicBytes));
   }
   if (file[2] != kUnsignedByte) {
     throw damaged(where, 2, "elements of type 08 (unsigned bytes)",

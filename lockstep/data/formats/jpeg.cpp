@@ -38,6 +38,17 @@ void on_message(j_common_ptr info, int level) {
   if (level < 0 && costs_pixels(info->err->msg_code)) leave(info);
 }
 
+/// Each scan of a progressive picture passes over all of it, and takes but a few bytes of the file.
+/// Encoders make about ten.
+constexpr int kMostScans = 500;
+
+void count_scans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  auto* const errors = reinterpret_cast<JpegErrors*>(info->err);
+  std::snprintf(errors->message, sizeof errors->message, "more than %d scans", kMostScans);
+  std::longjmp(errors->jump, 1);
+}
+
 /// Ink to light, as Pillow does it: files hold inverted ink, as Adobe began it.
 void rgb_of_inverted_cmyk(const std::uint8_t* cmyk, std::int64_t width, std::uint8_t* rgb) {
   for (std::int64_t x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
@@ -65,6 +76,8 @@ class JpegDecoder {
   bool read_header() {
     if (setjmp(errors_.jump) != 0) return false;
     jpeg_create_decompress(&info_);
+    progress_.progress_monitor = count_scans;
+    info_.progress = &progress_;
     ::jpeg_mem_src(&info_, file_.data(), file_.size());
     ::jpeg_read_header(&info_, TRUE);
     info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
@@ -108,6 +121,7 @@ class JpegDecoder {
 
   Bytes file_;
   JpegErrors errors_{};
+  jpeg_progress_mgr progress_{};
   jpeg_decompress_struct info_{};
 };
 

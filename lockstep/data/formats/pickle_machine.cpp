@@ -46,13 +46,6 @@ bool is_global(const PickleValue& value, std::string_view name) {
   return value.kind == PickleKind::Global && value.bytes == name;
 }
 
-std::string printable(std::string_view text) {
-  std::string result(text.substr(0, 80));
-  std::replace_if(
-      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return result;
-}
-
 }  // namespace
 
 PickleMachine::PickleMachine(Bytes file, std::string_view where, Pickle& pickle)

@@ -5,8 +5,8 @@
 namespace lockstep::data {
 namespace {
 
-/// More than Pillow accepts. A header is easily damaged, or made, to ask for all memory.
-constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;
+/// What Pillow accepts. A header is easily damaged, or made, to ask for all memory.
+constexpr std::int64_t kMostPixels = 178'956'970;
 
 }  // namespace
 

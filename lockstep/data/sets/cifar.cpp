@@ -84,6 +84,7 @@ class CifarReader {
           } else {
             begins_.push_back({labels_.size(), where});
             is_binary ? read_binary(where, content) : read_pickled(where, content);
+            check_count(name, where, content.size());
           }
         });
     return make_set();
@@ -95,6 +96,19 @@ class CifarReader {
     std::size_t index;
     std::string file;
   };
+
+  /// A file that was cut between two pictures looks like a shorter one; only the others of its
+  /// split tell.
+  void check_count(std::string_view name, const std::string& where, std::size_t end) {
+    const auto count = labels_.size() - begins_.back().index;
+    if (begins_.size() == 1) {
+      first_name_ = name;
+      first_count_ = count;
+    } else if (count != first_count_) {
+      throw damaged(where, end, fmt::format("{} pictures, as in {}", first_count_, first_name_),
+                    fmt::format("{}", count));
+    }
+  }
 
   bool has_coarse_labels() const { return variant_.coarse_classes > 0; }
 
@@ -210,9 +224,9 @@ class CifarReader {
 
   static std::string keys_of(const PickleValue& dict) {
     constexpr std::size_t kMostKeys = 8;
-    std::vector<std::string_view> keys;
+    std::vector<std::string> keys;
     for (std::size_t i = 0; i < dict.items.size() && keys.size() < kMostKeys; i += 2) {
-      keys.push_back(dict.items[i]->bytes.substr(0, 40));
+      keys.push_back(printable(dict.items[i]->bytes, 40));
     }
     return keys.empty() ? "an empty one" : fmt::format("'{}'", fmt::join(keys, "', '"));
   }
@@ -266,6 +280,8 @@ class CifarReader {
   std::vector<std::int64_t> coarse_labels_;
   std::vector<std::string> names_;
   std::vector<Begin> begins_;
+  std::string first_name_;  // the split's first file, and how many pictures it has
+  std::size_t first_count_ = 0;
 };
 
 FoundSet find_set(const CifarVariant& variant, const fs::path& data_dir, Split split) {

@@ -18,7 +18,8 @@ namespace lockstep::data {
 ///     cifar-10-binary.tar.gz          cifar-100-binary.tar.gz
 ///     cifar-10-python.tar.gz          cifar-100-python.tar.gz
 ///
-/// Files may hold any number of pictures. Names of classes come from the file that lists them, and
+/// An archive may also be a plain `.tar`. Files may hold any number of pictures, the same in each
+/// file of a split. Names of classes come from the file that lists them, and
 /// are empty where that is not there.
 ///
 /// Errors: `Data` where it is not there, with what was looked for, where, and where to get it.

@@ -12,6 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kMostNamesShown = 4;
+
 using UseFile = std::function<void(std::string_view, const std::string&, Bytes)>;
 
 bool is_file(const fs::path& path) {
@@ -21,6 +23,15 @@ bool is_file(const fs::path& path) {
 
 std::span<const std::string_view> files_of(const CifarLayout& layout, Split split) {
   return split == Split::Train ? layout.train : layout.test;
+}
+
+/// The archive in a folder, packed or unpacked to a plain tar; nothing if there is none.
+fs::path find_archive(const fs::path& folder, std::string_view name) {
+  constexpr std::size_t kEnding = std::string_view(".gz").size();
+  for (const auto& archive : {folder / name, folder / name.substr(0, name.size() - kEnding)}) {
+    if (is_file(archive)) return archive;
+  }
+  return {};
 }
 
 /// The folder itself, then those just below it in the order of their names.
@@ -54,8 +65,8 @@ class Search {
     }
     for (const auto& layout : variant_.layouts) {
       for (const auto& place : places_) {
-        const auto archive = place / layout.archive;
-        if (is_file(archive)) return {&layout, split_, {}, archive};
+        const auto archive = find_archive(place, layout.archive);
+        if (!archive.empty()) return {&layout, split_, {}, archive};
       }
     }
     throw missing();
@@ -123,7 +134,9 @@ void for_each_in_archive(const CifarSource& source, const UseFile& use) {
   std::string packed;
   read_file_into(source.archive, packed);
   const auto archive = source.archive.string();
+  std::vector<std::string> seen;  // the first few, for a message
   const auto is_wanted = [&](std::string_view name) {
+    if (seen.size() < kMostNamesShown) seen.push_back(printable(name));
     return std::find(wanted.begin(), wanted.end(), name) != wanted.end();
   };
   const auto files = read_archive(as_bytes(packed), archive, {.wanted = is_wanted});
@@ -134,8 +147,12 @@ void for_each_in_archive(const CifarSource& source, const UseFile& use) {
     if (file != files.end()) {
       use(name.substr(layout.folder.size() + 1), archive + ": " + name, as_bytes(file->content));
     } else if (name != wanted.back()) {
-      throw Error(ErrorKind::Data,
-                  fmt::format("{}: expected a file '{}' in it, found none", archive, name));
+      throw Error(
+          ErrorKind::Data,
+          fmt::format("{}: expected a file '{}' in it, found {}", archive, name,
+                      seen.empty() ? "no files"
+                                   : fmt::format("'{}'{}", fmt::join(seen, "', '"),
+                                                 seen.size() < kMostNamesShown ? "" : " …")));
     }
   }
 }

@@ -1,10 +1,13 @@
 #include "lockstep/data/sets/image_folder.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/formats/bytes.h"
@@ -42,29 +45,98 @@ Error missing(std::string message) {
   return Error(ErrorKind::Data, std::move(message), std::string(kHint));
 }
 
+Error cannot_read(const fs::path& path, std::error_code code) {
+  return Error(ErrorKind::Io, fmt::format("read {}: {}", path.string(), code.message()));
+}
+
+/// What is in a folder and not hidden, in any order. The iterator's own errors do not always name
+/// the folder.
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
+  std::vector<fs::directory_entry> entries;
+  std::error_code failed;
+  fs::directory_iterator entry(folder, failed);
+  for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
+    if (!is_hidden(entry->path())) entries.push_back(*entry);
+  }
+  if (failed) throw cannot_read(folder, failed);
+  return entries;
+}
+
+/// What an entry is, or what the link points to that it is: `not_found` where that is gone.
+fs::file_type type_of(const fs::directory_entry& entry) {
+  std::error_code failed;
+  // These mostly come with the listing; a status for each of a million files takes its time.
+  if (entry.is_regular_file(failed)) return fs::file_type::regular;
+  if (entry.is_directory(failed)) return fs::file_type::directory;
+  const auto type = entry.status(failed).type();
+  if (failed && type != fs::file_type::not_found) throw cannot_read(entry.path(), failed);
+  return type;
+}
+
+/// A link to nothing is a class or a picture that is lost: passing it over would number the other
+/// classes anew.
+Error dangling(const fs::path& link) {
+  return Error(ErrorKind::Data,
+               fmt::format("image-folder: expected the target of {}, found none", link.string()));
+}
+
 /// Names of the folders in a folder, sorted.
 std::vector<std::string> class_folders(const fs::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && !is_hidden(entry.path())) {
-      names.push_back(entry.path().filename().string());
-    }
+  for (const auto& entry : entries_of(folder)) {
+    const auto type = type_of(entry);
+    if (type == fs::file_type::not_found) throw dangling(entry.path());
+    if (type == fs::file_type::directory) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
-std::vector<fs::path> pictures_below(const fs::path& folder) {
-  std::vector<fs::path> files;
-  auto entry =
-      fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink);
-  for (; entry != fs::recursive_directory_iterator(); ++entry) {
-    if (is_hidden(entry->path())) {
-      entry.disable_recursion_pending();
-    } else if (is_picture(entry->path()) && entry->is_regular_file()) {
-      files.push_back(entry->path());
+/// Goes through folders and the folders in them, which may be links, and lists pictures.
+class PictureSearch {
+ public:
+  void search(const fs::path& folder) {
+    enter(folder);
+    for (const auto& entry : entries_of(folder)) {
+      const auto type = type_of(entry);
+      if (type == fs::file_type::directory) {
+        search(entry.path());
+      } else if (is_picture(entry.path())) {
+        if (type == fs::file_type::not_found) throw dangling(entry.path());
+        if (type == fs::file_type::regular) files.push_back(entry.path());
+      }
     }
+    path_.pop_back();
   }
+
+  std::vector<fs::path> files;
+
+ private:
+  using Identity = std::pair<dev_t, ino_t>;
+
+  /// A link to a folder that it lies in would give the same pictures again and again.
+  void enter(const fs::path& folder) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) != 0) {
+      throw cannot_read(folder, {errno, std::generic_category()});
+    }
+    const Identity identity{status.st_dev, status.st_ino};
+    if (std::find(path_.begin(), path_.end(), identity) != path_.end()) {
+      throw Error(ErrorKind::Data,
+                  fmt::format("image-folder: expected folders that end, found {}, a link to a "
+                              "folder that it is in",
+                              folder.string()));
+    }
+    path_.push_back(identity);
+  }
+
+  std::vector<Identity> path_;  // the folders that are being gone through
+};
+
+std::vector<fs::path> pictures_below(const fs::path& folder) {
+  PictureSearch search;
+  search.search(folder);
+  auto files = std::move(search.files);
   // Byte by byte: comparing paths part by part takes seconds where there are a million.
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
@@ -146,12 +218,9 @@ ImageListing list_test(const fs::path& folder, const fs::path& train) {
   return listing;
 }
 
-ImageListing list_split(const fs::path& data_dir, Split split) try {
+ImageListing list_split(const fs::path& data_dir, Split split) {
   const auto folder = folder_of(data_dir, split);
   return split == Split::Train ? list_train(folder) : list_test(folder, data_dir / "train");
-} catch (const fs::filesystem_error& error) {
-  throw Error(ErrorKind::Io,
-              fmt::format("read {}: {}", error.path1().string(), error.code().message()));
 }
 
 }  // namespace
@@ -196,7 +265,7 @@ const fs::path& ImageFolder::file(std::int64_t index) const {
 FoundSet find_image_folder(const fs::path& data_dir, Split split) {
   const auto listing = std::make_shared<const ImageListing>(list_split(data_dir, split));
   FoundSet found;
-  found.name = fmt::format("image-folder-{}", name_of(split));
+  found.name = fmt::format("folder-{}", name_of(split));
   found.files = listing->files;
   found.packs_by_itself = false;
   found.read = [listing] { return std::make_shared<const ImageFolder>(listing); };

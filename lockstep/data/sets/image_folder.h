@@ -41,11 +41,13 @@ class ImageFolder : public Dataset {
 /// `validation`; where there is no `train`, `data_dir` itself is the train split, and there is no
 /// other. Classes are the folders of `train` in the order of their names, and a class of the test
 /// split must be one of them. Pictures are found at any depth below a class, sorted by path; their
-/// names end in jpg, jpeg or png, in any case. What begins with a dot is passed over.
+/// names end in jpg, jpeg or png, in any case. What begins with a dot is passed over. Links are
+/// followed.
 ///
 /// Its `read` gives an `ImageFolder`.
 ///
-/// Errors: `Data` where the folders are not as said, `Io` where one cannot be read.
+/// Errors: `Data` where the folders are not as said, a class or picture is a link to nothing, or a
+/// folder a link to one that it is in; `Io` where one cannot be read.
 FoundSet find_image_folder(const std::filesystem::path& data_dir, Split split);
 
 }  // namespace lockstep::data

@@ -134,7 +134,8 @@ LoadedIdx load_idx(const fs::path& file) {
   auto content = std::make_shared<std::string>();
   read_file_into(file, *content);
   auto where = file.string();
-  if (file.extension() == ".gz") {
+  // Browsers unpack what they fetch and leave the name as it was: the content tells.
+  if (is_gzip(as_bytes(*content))) {
     *content = unpack_gzip(as_bytes(*content), where, kMostBytes);
     where += ", unpacked";
   }

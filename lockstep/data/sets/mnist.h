@@ -8,7 +8,7 @@
 namespace lockstep::data {
 
 /// MNIST and Fashion-MNIST: "image" u8 [28, 28, 1] and "label" i64, from the four IDX files, plain
-/// or `.gz`, with '-' or '.' before "idx".
+/// or `.gz`, with '-' or '.' before "idx". Whether one is packed, its first bytes decide.
 ///
 /// They are looked for in `data_dir`, its folder `raw`, and the folder that torchvision makes
 /// (`MNIST/raw`, `FashionMNIST/raw`); a plain file is taken before a packed one. For Fashion-MNIST

@@ -142,8 +142,8 @@ void compute_taps(const ResizeKey& key, FilterTaps& result) {
 }
 
 void plan_columns(const ResizeKey& key, FilterTaps& memory, ColumnPlan& plan) {
+  plan.key = {};  // until it is whole: the memory may not suffice
   compute_taps(key, memory);
-  plan.key = key;
   plan.bits = bits_of(memory);
   plan.pairs.clear();
   plan.ends.clear();
@@ -161,15 +161,17 @@ void plan_columns(const ResizeKey& key, FilterTaps& memory, ColumnPlan& plan) {
     plan.ends.push_back(static_cast<std::uint32_t>(plan.pairs.size()));
     plan.row_count = std::max(plan.row_count, taps.first + taps.count - plan.first_row);
   }
+  plan.key = key;
 }
 
 void plan_rows(const ResizeKey& key, FilterTaps& memory, RowPlan& plan) {
+  plan.key = {};  // until it is whole: the memory may not suffice
   compute_taps(key, memory);
-  plan.key = key;
   plan.bits = bits_of(memory);
   RowPlanner planner(key, memory, plan);
   // Enlarging, a load holds the taps of all four bytes. Shrinking by 2 or more, it does not.
   planner.run(key.channels == 3 && key.in >= 2 * key.out ? 3 : 4);
+  plan.key = key;
 }
 
 std::int64_t RowPlan::bytes_read() const noexcept {

@@ -98,6 +98,7 @@ struct RowPlan {
   std::int64_t bytes_written() const noexcept;
 };
 
+/// Make a plan in the memory of another. Where memory does not suffice, its key is no key's.
 void plan_columns(const ResizeKey& key, FilterTaps& memory, ColumnPlan& plan);
 void plan_rows(const ResizeKey& key, FilterTaps& memory, RowPlan& plan);
 

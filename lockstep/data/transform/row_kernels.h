@@ -42,11 +42,12 @@ constexpr std::int64_t rows_at_a_time(ImageSize size, std::int64_t channels) {
   return std::clamp<std::int64_t>(kBytes / (size.width * channels), 1, size.height);
 }
 
-/// Memory of one thread, for the rows that are converted at a time.
+/// Memory of one thread, for the rows that are converted at a time. Bytes that stay channels-last
+/// need none.
 struct RowMemory {
   std::uint8_t* rows = nullptr;
-  std::uint8_t* channels = nullptr;  ///< the same, one channel after the other
-  float* floats = nullptr;
+  std::uint8_t* channels = nullptr;  ///< the same, one channel after the other; for channels-first
+  float* floats = nullptr;           ///< for f16 and bf16
 };
 
 /// Writes rows of the window as they are.

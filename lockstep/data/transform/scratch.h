@@ -14,7 +14,7 @@ namespace lockstep::data {
 class Scratch {
  public:
   /// What a piece of memory is for. Those of different uses never overlap.
-  enum class Use : std::uint8_t { Source, Wide, Resized, ResizedAgain, Row, Channels, Floats };
+  enum class Use : std::uint8_t { Source, Wide, Resized, ResizedAgain, Rows, Channels, Floats };
 
   /// Memory that begins at a cache line, and holds what was last written for this use or nothing.
   std::uint8_t* bytes(Use use, std::int64_t count);

@@ -28,7 +28,8 @@ float divide_corrected(float x, float divisor, float reciprocal) {
 }
 
 /// Whether every pixel of a channel gets the same bits with and without division.
-bool is_exact(float mean, float deviation, float reciprocal) {
+bool is_exact(float mean, float deviation) {
+  const auto reciprocal = 1.0F / deviation;
   for (int x = 0; x < 256; ++x) {
     const auto pixel = static_cast<float>(x);
     const auto share = divide_corrected(pixel, 255.0F, 1.0F / 255.0F);
@@ -39,6 +40,14 @@ bool is_exact(float mean, float deviation, float reciprocal) {
   return true;
 }
 
+kernels::Division division_for(const Normalize* normalize) {
+  bool is_exact_for_all = normalize != nullptr || is_exact(0.0F, 1.0F);
+  for (std::size_t c = 0; normalize != nullptr && c < normalize->mean.size(); ++c) {
+    is_exact_for_all = is_exact_for_all && is_exact(normalize->mean[c], normalize->deviation[c]);
+  }
+  return is_exact_for_all ? kernels::Division::Correct : kernels::Division::Divide;
+}
+
 kernels::Conversion make_conversion(const Pipeline& pipeline, std::int64_t channels) {
   kernels::Conversion conversion{
       .format = pipeline.output, .mean = {}, .deviation = {}, .reciprocal = {}};
@@ -46,7 +55,7 @@ kernels::Conversion make_conversion(const Pipeline& pipeline, std::int64_t chann
   constexpr auto kWidest = kernels::Conversion::kWidest;
   const auto* normalize = normalize_of(pipeline);
   const bool is_first = pipeline.output.layout == Layout::ChannelsFirst;
-  conversion.division = kernels::Division::Correct;
+  conversion.division = division_for(normalize);
   for (std::int64_t i = 0; i < (is_first ? kWidest * channels : kWidest + channels); ++i) {
     const auto c = static_cast<std::size_t>(is_first ? i / kWidest : i % channels);
     const auto mean = normalize == nullptr ? 0.0F : normalize->mean[c];
@@ -54,9 +63,6 @@ kernels::Conversion make_conversion(const Pipeline& pipeline, std::int64_t chann
     conversion.mean.push_back(mean);
     conversion.deviation.push_back(deviation);
     conversion.reciprocal.push_back(1.0F / deviation);
-    if (!is_exact(mean, deviation, 1.0F / deviation)) {
-      conversion.division = kernels::Division::Divide;
-    }
   }
   return conversion;
 }
@@ -104,9 +110,7 @@ class Progress {
       return;
     }
     run_pending();
-    // Bytes as they are need no memory for a row.
-    const auto memory = is_as_it_is ? kernels::RowMemory{} : row_memory();
-    kernels::convert_window(window_, image_, conversion, memory, out);
+    kernels::convert_window(window_, image_, conversion, row_memory(conversion.format), out);
   }
 
  private:
@@ -130,13 +134,22 @@ class Progress {
     pending_.reset();
   }
 
-  kernels::RowMemory row_memory() {
+  kernels::RowMemory row_memory(const OutputFormat& format) {
+    const bool is_first = format.layout == Layout::ChannelsFirst && image_.channels > 1;
+    kernels::RowMemory memory;
+    if (format.type == DataType::U8 && !is_first) return memory;
     const auto count = kernels::rows_at_a_time(window_.size, image_.channels) * window_.size.width *
                        image_.channels;
-    const auto float_bytes = count * static_cast<std::int64_t>(sizeof(float));
-    auto* const floats = scratch_.bytes(Scratch::Use::Floats, float_bytes);
-    return {scratch_.bytes(Scratch::Use::Row, count), scratch_.bytes(Scratch::Use::Channels, count),
-            reinterpret_cast<float*>(floats)};
+    memory.rows = scratch_.bytes(Scratch::Use::Rows, count);
+    // Bytes are split, and f32 is computed, where they are to be.
+    if (is_first && format.type != DataType::U8) {
+      memory.channels = scratch_.bytes(Scratch::Use::Channels, count);
+    }
+    if (format.type == DataType::F16 || format.type == DataType::BF16) {
+      const auto float_bytes = count * static_cast<std::int64_t>(sizeof(float));
+      memory.floats = reinterpret_cast<float*>(scratch_.bytes(Scratch::Use::Floats, float_bytes));
+    }
+    return memory;
   }
 
   ImageView image_;

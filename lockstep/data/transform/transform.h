@@ -17,8 +17,8 @@ namespace lockstep::data {
 /// A pipeline, made ready for the pictures of a field.
 ///
 /// Crops, padding and flips only move a window over the picture; a resize reads through it and
-/// computes what the steps after it leave visible; the last pass converts and writes each row. So
-/// a pipeline without a resize is one pass from the picture to the output.
+/// computes what the steps after it leave visible; the last pass converts and writes rows, some
+/// at a time. So a pipeline without a resize is one pass from the picture to the output.
 ///
 /// f32 output has the bits of torchvision's ToTensor and Normalize, a resize those of Pillow; the
 /// same on every machine. `apply` may be called by several threads at once, each with a `Scratch`
