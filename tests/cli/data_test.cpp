@@ -100,7 +100,7 @@ TEST_F(DataCommandTest, ASetWithoutATestSplitIsPackedAllTheSame) {
   std::filesystem::rename(path("pictures/train"), path("plain"));
   const auto packed = run({"data", "pack", "--dataset", "folder", "--data-dir", path("plain")});
   EXPECT_EQ(packed.exit_code, 0) << packed.err;
-  EXPECT_THAT(packed.out, HasSubstr("-train: 3 samples"));
+  EXPECT_THAT(packed.out, HasSubstr("folder-train: 3 samples"));
   EXPECT_THAT(packed.err, HasSubstr("has no folder 'train'"));
   const auto told = run({"data", "info", "--dataset", "folder", "--data-dir", path("plain")});
   EXPECT_EQ(told.exit_code, 0) << told.err;

@@ -184,10 +184,11 @@ void erase(const Box& box, ImageSize size, OutputFormat format,
 }  // namespace
 
 Transform::Transform(const Pipeline& pipeline, const Field& image)
-    : pipeline_(pipeline), image_(image), output_size_(check_pipeline(pipeline, image)) {
-  const auto channels = image.shape[2];
-  conversion_ = make_conversion(pipeline, channels);
-  erased_ = make_erased(pipeline, channels);
+    : pipeline_(pipeline),
+      image_(image),
+      output_size_(check_pipeline(pipeline, image)),
+      conversion_(make_conversion(pipeline, image.shape[2])),
+      erased_(make_erased(pipeline, image.shape[2])) {
   const auto* normalize = normalize_of(pipeline);
   if (pipeline.output.type == DataType::U8 && normalize != nullptr) left_to_device_ = *normalize;
 }
