@@ -147,7 +147,8 @@ class Progress {
     }
     if (format.type == DataType::F16 || format.type == DataType::BF16) {
       const auto float_bytes = count * static_cast<std::int64_t>(sizeof(float));
-      memory.floats = reinterpret_cast<float*>(scratch_.bytes(Scratch::Use::Floats, float_bytes));
+      void* const floats = scratch_.bytes(Scratch::Use::Floats, float_bytes);
+      memory.floats = static_cast<float*>(floats);
     }
     return memory;
   }
