@@ -82,6 +82,22 @@ TEST(FaultsTest, ADeathWhileAnotherIsStoppedDoesNotHang) {
   job.process(3).signal(SIGKILL);
 }
 
+// Who has arrived at a gate and dies there is not late, but gone all the same.
+TEST(FaultsTest, ADeathInTheGateIsNoticedWhileAnotherIsStopped) {
+  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "30"});
+  for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));
+  job.process(3).signal(SIGSTOP);
+  std::this_thread::sleep_for(
+      300ms);  // for the others to reach the gate; if they have not: the test above
+  job.process(0).signal(SIGKILL);
+  for (const int rank : {1, 2}) {
+    const auto finished = job.wait(rank);
+    EXPECT_EQ(finished.exit_code, 7);
+    EXPECT_THAT(finished.err, HasSubstr("instance 0 "));
+  }
+  job.process(3).signal(SIGKILL);
+}
+
 TEST(FaultsTest, AJobThatIsStoppedAsAWholeGoesOnWhenItIsContinued) {
   WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "1"});
   for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));

@@ -151,11 +151,13 @@ void Channel::check_peers(std::uint64_t arrival, Clock::time_point begin) {
   std::vector<int> late;
   std::vector<int> overdue;
   auto newest_heartbeat = Clock::time_point();
+  const auto passage = static_cast<std::uint32_t>(arrival - 1);
   for (int rank = 0; rank < size(); ++rank) {
-    if (has_arrived(rank, arrival)) continue;
     const int instance = instance_of(rank);
-    // It may have arrived, and then ended, since we looked.
-    if (member_->is_gone(instance) && !has_arrived(rank, arrival)) gone.push_back(rank);
+    // Nobody leaves before the gate opens, whether it has arrived or not. It may have opened, and
+    // the instance ended, since we looked.
+    if (member_->is_gone(instance) && !header_->gate.is_open(passage)) gone.push_back(rank);
+    if (has_arrived(rank, arrival)) continue;
     const auto heartbeat = member_->last_heartbeat(instance);
     newest_heartbeat = std::max(newest_heartbeat, heartbeat);
     const auto waited = Clock::now() - std::max(begin, heartbeat);

@@ -30,14 +30,15 @@ class Gate {
   /// gate has opened.
   bool wait_briefly(std::uint32_t passage, Patience patience) const noexcept;
 
-  /// Sleeps until it opens or the time is over; returns whether it has opened.
-  bool sleep(std::uint32_t passage, std::chrono::milliseconds limit) noexcept;
-
- private:
+  /// Whether passage number `passage` is behind everybody.
   bool is_open(std::uint32_t passage) const noexcept {
     return opened_.load(std::memory_order_acquire) != passage;
   }
 
+  /// Sleeps until it opens or the time is over; returns whether it has opened.
+  bool sleep(std::uint32_t passage, std::chrono::milliseconds limit) noexcept;
+
+ private:
   alignas(64) std::atomic<std::uint32_t> arrived_;
   alignas(64) std::atomic<std::uint32_t> opened_;  ///< how often; what sleepers wait on
   alignas(64) std::atomic<std::uint32_t> sleepers_;
