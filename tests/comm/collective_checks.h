@@ -30,8 +30,7 @@ std::vector<CollectiveCase> all_collectives();
 void check_collective(comm::Communicator& communicator, const CollectiveCase& collective);
 
 /// Elements that only leaf number `leaf` has.
-std::vector<std::byte> elements_of(DataType type, std::int64_t count, std::uint64_t seed,
-                                   int leaf);
+std::vector<std::byte> elements_of(DataType type, std::int64_t count, std::uint64_t seed, int leaf);
 
 /// What leaves 0..num_leaves-1 come to, by the definition of the tree.
 std::vector<std::byte> reduced(DataType type, comm::ReduceOp op, std::int64_t count,

@@ -30,8 +30,8 @@ void every_collective(const World& world, const Arguments&) {
 
 void leaves(const World& world, const Arguments& arguments) {
   const int num_leaves = std::stoi(arguments.at(0));
-  for (const auto type : {DataType::F16, DataType::BF16, DataType::F32,
-                          DataType::F64, DataType::I32}) {
+  for (const auto type :
+       {DataType::F16, DataType::BF16, DataType::F32, DataType::F64, DataType::I32}) {
     for (const auto op : {comm::ReduceOp::Sum, comm::ReduceOp::Mean}) {
       check_leaves(world.communicator(), type, op, 100003, num_leaves);
     }
