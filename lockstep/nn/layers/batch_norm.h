@@ -1,0 +1,69 @@
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+
+namespace lockstep::nn {
+
+struct BatchNormOptions {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  ///< how far running statistics move at each step
+};
+
+/// Batch normalization of [N, C] or [N, C, H, W], and what follows it in a residual network in the
+/// same pass over memory: an addition, a ReLU. Parameters and buffers are named as torchvision
+/// names them.
+///
+/// f32 on a CPU is computed by kernels of our own: pictures come out channels-last, and results
+/// do not depend on the number of threads, on the vector unit or on the memory format of the
+/// input. Anything else is composed of libtorch's operations. Gradients of gradients are refused
+/// in training.
+///
+/// Inputs are never modified. One thread at a time may call a member. A copy made by `clone` has
+/// its own parameters and buffers.
+///
+/// Errors: `Options` for inputs that cannot be normalized, naming what was found.
+class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
+ public:
+  explicit BatchNormImpl(std::int64_t channels, BatchNormOptions options = {});
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  at::Tensor forward(const at::Tensor& x);
+  at::Tensor forward_relu(const at::Tensor& x);
+  /// relu(normalized x + residual).
+  at::Tensor forward_add_relu(const at::Tensor& x, const at::Tensor& residual);
+
+  /// In training, each of `groups` equal parts of the batch is normalized by its own statistics,
+  /// and moves the running ones, as if they came one after another.
+  void set_groups(std::int64_t groups);
+  std::int64_t groups() const noexcept { return groups_; }
+  std::int64_t channels() const noexcept { return channels_; }
+
+  torch::Tensor weight;
+  torch::Tensor bias;
+  torch::Tensor running_mean;
+  torch::Tensor running_var;
+  torch::Tensor num_batches_tracked;
+
+ private:
+  enum class Relu { No, Yes };
+
+  at::Tensor run(const at::Tensor& x, const at::Tensor& residual, Relu relu);
+  at::Tensor compose(const at::Tensor& x, const at::Tensor& residual, Relu relu) const;
+  at::Tensor normalize_composed(const at::Tensor& x) const;
+  void check(const at::Tensor& x, const at::Tensor& residual) const;
+  bool has_kernel_for(const at::Tensor& x, const at::Tensor& residual) const;
+  bool needs_gradient(const at::Tensor& x, const at::Tensor& residual) const;
+
+  std::int64_t channels_;
+  BatchNormOptions options_;
+  std::int64_t groups_ = 1;
+};
+
+TORCH_MODULE(BatchNorm);
+
+}  // namespace lockstep::nn

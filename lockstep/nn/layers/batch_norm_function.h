@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/nn/layers/batch_norm_kernels.h"
+
+namespace lockstep::nn {
+
+/// What a call of the kernels takes besides its input: f32 tensors on the CPU.
+struct BatchNormCall {
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor running_mean;
+  at::Tensor running_var;
+  double momentum;
+  double epsilon;
+  std::int64_t groups;
+  kernels::Activation activation;
+};
+
+/// Normalizes each group by its own statistics, moves the running ones, and takes part in autograd.
+/// `residual` may be undefined; where it is not, there is a ReLU.
+at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residual,
+                                  const BatchNormCall& call);
+
+/// Normalizes by running statistics, without autograd.
+at::Tensor batch_norm_in_evaluation(const at::Tensor& x, const at::Tensor& residual,
+                                    const BatchNormCall& call);
+
+}  // namespace lockstep::nn
