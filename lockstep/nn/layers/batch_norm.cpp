@@ -74,8 +74,7 @@ at::Tensor BatchNormImpl::run(const at::Tensor& x, const at::Tensor& residual, R
   if (!has_kernel_for(x, residual) || (!is_training() && needs_gradient(x, residual))) {
     return compose(x, residual, relu);
   }
-  const auto activation =
-      relu == Relu::Yes ? kernels::Activation::Relu : kernels::Activation::None;
+  const auto activation = relu == Relu::Yes ? kernels::Activation::Relu : kernels::Activation::None;
   const BatchNormCall call{weight,           bias,    running_mean, running_var, options_.momentum,
                            options_.epsilon, groups_, activation};
   return is_training() ? batch_norm_in_training(x, residual, call)

@@ -77,8 +77,8 @@ at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tens
     batch_norm::take_statistics(groups.shape(), data_of(rows, begin), parameters_of(call),
                                 normalization, in_parallel);
     batch_norm::apply(groups.shape(), data_of(rows, begin), data_of(added, begin),
-                      normalization.scale, normalization.offset, call.activation,
-                      data_of(y, begin), in_parallel);
+                      normalization.scale, normalization.offset, call.activation, data_of(y, begin),
+                      in_parallel);
   }
   context->set_materialize_grads(false);
   context->saved_data["groups"] = call.groups;
@@ -139,18 +139,18 @@ LayerGradients backward(AutogradContext* context, const at::Tensor& arriving,
   const auto per_channel = [&](bool is_wanted) {
     return is_wanted ? at::empty({groups.count(), x.size(1)}, x.options()) : at::Tensor();
   };
-  const LayerGradients all{wanted.x ? empty_rows_like(x) : at::Tensor(),
-                           per_channel(wanted.weight), per_channel(wanted.bias),
+  const LayerGradients all{wanted.x ? empty_rows_like(x) : at::Tensor(), per_channel(wanted.weight),
+                           per_channel(wanted.bias),
                            wanted.residual ? empty_rows_like(x) : at::Tensor()};
   for (std::int64_t i = 0; i < groups.count(); ++i) {
     const auto begin = groups.begin(i);
     const auto channel = i * x.size(1);
-    batch_norm::backward(
-        groups.shape(), {data_of(dy, begin), data_of(x, begin), data_of(y, begin), gate},
-        groups.normalization(saved[1], i),
-        {data_of(all.x, begin), data_of(all.residual, begin), data_of(all.weight, channel),
-         data_of(all.bias, channel)},
-        in_parallel);
+    batch_norm::backward(groups.shape(),
+                         {data_of(dy, begin), data_of(x, begin), data_of(y, begin), gate},
+                         groups.normalization(saved[1], i),
+                         {data_of(all.x, begin), data_of(all.residual, begin),
+                          data_of(all.weight, channel), data_of(all.bias, channel)},
+                         in_parallel);
   }
   return {all.x, sum_of_groups(all.weight), sum_of_groups(all.bias), all.residual};
 }

@@ -108,7 +108,8 @@ void use_moments(std::int64_t channel, const Moments& moments, const Parameters&
   normalization.mean[channel] = static_cast<float>(moments.mean);
   normalization.inverse_deviation[channel] = static_cast<float>(inverse_deviation);
   normalization.scale[channel] = scale;
-  normalization.offset[channel] = static_cast<float>(parameters.bias[channel] - moments.mean * scale);
+  normalization.offset[channel] =
+      static_cast<float>(parameters.bias[channel] - moments.mean * scale);
 }
 
 void move_towards(double value, double momentum, float& running) {
@@ -170,12 +171,9 @@ void backward(const Shape& shape, const Arriving& arriving, const Normalization&
   const Spread scales(walk, normalization.scale);
   const Spread offsets(walk, normalization.offset);
   const auto source_at = [&](std::int64_t begin, const float* dy) {
-    return kernels::GradientSource{arriving.x + begin,
-                                   dy + begin,
-                                   arriving.y == nullptr ? nullptr : arriving.y + begin,
-                                   means.data(),
-                                   scales.data(),
-                                   offsets.data()};
+    return kernels::GradientSource{
+        arriving.x + begin, dy + begin,    arriving.y == nullptr ? nullptr : arriving.y + begin,
+        means.data(),       scales.data(), offsets.data()};
   };
   ChunkSums sums(walk);
   for_chunks(walk, Direction::Forwards, parallel, [&](const Lines& lines, std::int64_t chunk) {

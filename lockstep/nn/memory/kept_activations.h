@@ -1,0 +1,25 @@
+#pragma once
+
+#include "lockstep/nn/memory/block_pool.h"
+
+namespace lockstep::nn {
+
+/// While one lives, libtorch takes the memory of CPU tensors from one pool of the process that
+/// keeps it (`BlockPool`), in all threads. Tensors may outlive it: each remembers where its memory
+/// goes.
+///
+/// libtorch has one allocator for the CPU, so this is for whoever owns the process.
+class KeptActivations {
+ public:
+  KeptActivations();
+  ~KeptActivations();
+  KeptActivations(const KeptActivations&) = delete;
+  KeptActivations& operator=(const KeptActivations&) = delete;
+
+  static BlockPool& pool() noexcept;
+
+ private:
+  void* before_;  // a c10::Allocator
+};
+
+}  // namespace lockstep::nn

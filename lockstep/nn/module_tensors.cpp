@@ -1,0 +1,44 @@
+#include "lockstep/nn/module_tensors.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::nn {
+
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& entry : module.named_parameters()) {
+    tensors.push_back({entry.key(), entry.value(), TensorRole::Parameter});
+  }
+  for (const auto& entry : module.named_buffers()) {
+    tensors.push_back({entry.key(), entry.value(), TensorRole::Buffer});
+  }
+  return tensors;
+}
+
+void copy_module(const torch::nn::Module& from, torch::nn::Module& to) {
+  copy_and_tie(tensors_of(from), tensors_of(to));
+  // From the outside in: train() reaches all children, and they then set themselves right.
+  to.train(from.is_training());
+  const auto copies = to.named_modules(std::string(), /*include_self=*/false);
+  for (const auto& entry : from.named_modules(std::string(), /*include_self=*/false)) {
+    if (const auto* copy = copies.find(entry.key())) (*copy)->train(entry.value()->is_training());
+  }
+}
+
+std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module) {
+  std::shared_ptr<torch::nn::Module> copy;
+  try {
+    copy = module.clone();
+  } catch (const c10::Error& error) {
+    throw Error(ErrorKind::Options,
+                fmt::format("model: a replica needs a copy of {}, and there is none: {}",
+                            module.name(), error.what_without_backtrace()),
+                "derive it from torch::nn::Cloneable, or hand over a function that makes one");
+  }
+  copy_module(module, *copy);
+  return copy;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/nn/model.h"
+
+namespace lockstep::nn {
+
+/// The parameters and buffers of a module, by the names that libtorch gives them.
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
+
+/// Makes `to`, a module of the same structure, a copy of `from`: values, ties, what requires a
+/// gradient, and which parts train.
+void copy_module(const torch::nn::Module& from, torch::nn::Module& to);
+
+/// A clone of a module, with its ties.
+///
+/// Errors: `Options` if it is no `torch::nn::Cloneable`.
+std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module);
+
+}  // namespace lockstep::nn
