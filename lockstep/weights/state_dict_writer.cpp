@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <vector>
@@ -18,8 +19,6 @@ static_assert(std::endian::native == std::endian::little);
 /// The opcodes of protocol 2 that a state dict takes. No memo: what occurs again is written again.
 class PickleWriter {
  public:
-  PickleWriter() { bytes_ = "\x80\x02"; }
-
   void global(std::string_view module, std::string_view name) {
     bytes_ += fmt::format("c{}\n{}\n", module, name);
   }
@@ -60,7 +59,7 @@ class PickleWriter {
     for (int i = 0; i < bytes; ++i) bytes_ += static_cast<char>(value >> (8 * i));
   }
 
-  std::string bytes_;
+  std::string bytes_ = "\x80\x02";
 };
 
 std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& shape) {

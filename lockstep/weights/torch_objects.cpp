@@ -211,13 +211,13 @@ class Collector {
     const bool is_inside = fits(geometry, elements) && tensor.storage.view_offset >= 0 &&
                            tensor.storage.view_offset <= elements - geometry.offset;
     geometry.offset += is_inside ? tensor.storage.view_offset : 0;
-    if (!is_inside || !fits(geometry, elements)) {
+    const auto bytes = bytes_of(tensor.type, geometry.shape);
+    if (!is_inside || !fits(geometry, elements) || !bytes) {
       throw refused(
           where, fmt::format("elements of a storage that has {}", elements),
           fmt::format("shape [{}], strides [{}] from element {}", fmt::join(geometry.shape, ", "),
                       fmt::join(geometry.strides, ", "), geometry.offset));
     }
-    const auto bytes = bytes_of(tensor.type, geometry.shape);
     if (bytes == 0) return {};
     if (is_row_major(geometry)) {
       return storage.subspan(static_cast<std::size_t>(geometry.offset) * element_bytes, *bytes);

@@ -192,6 +192,7 @@ TEST(StateDictTest, RefusesTensorsThatDoNotAddUp) {
   expect(floats + "I-1\n(I2\nt(I1\nt", "from element -1");
   expect(floats + "I0\n(I2\nt(I1\nI1\nt", "strides [1, 1]");
   expect(floats + "I0\n(I9223372036854775807\nI9\nt(I0\nI0\nt", "expected elements of a storage");
+  expect(floats + "I0\n(I4611686018427387904\nt(I0\nt", "shape [4611686018427387904], strides [0]");
   expect(storage("FloatStorage", 3) + "I0\n(I2\nt(I1\nt",
          "w: storage '0': expected 3 elements of 4 bytes, found 8 bytes");
   expect(storage("FloatStorage", -1) + "I0\n(t(t", "expected a storage, found one of -1 elements");
