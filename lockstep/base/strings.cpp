@@ -32,6 +32,27 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
   return value;
 }
 
+bool is_utf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const std::size_t size = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if ((first >= 0x80 && first < 0xc2) || first > 0xf4 || text.size() < size) return false;
+    std::uint32_t code = size == 1 ? first : first & (0x7fU >> size);
+    for (std::size_t i = 1; i < size; ++i) {
+      const auto next = static_cast<unsigned char>(text[i]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3fU);
+    }
+    // Too long for their number, halves of UTF-16 pairs, and beyond the last there is.
+    if ((size == 3 && code < 0x800) || (size == 4 && (code < 0x10000 || code > 0x10ffff)) ||
+        (code >= 0xd800 && code < 0xe000)) {
+      return false;
+    }
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
 std::string to_ranges(std::span<const int> numbers) {
   if (numbers.empty()) return "-";
   std::string text;

@@ -23,6 +23,9 @@ std::vector<std::string_view> split(Temporary&& text, char separator) = delete; 
 /// The whole text as a decimal number; nothing if it is anything else or does not fit.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 
+/// Whether the text is well-formed UTF-8.
+bool is_utf8(std::string_view text) noexcept;
+
 /// Ascending numbers in short: "0-3,5". "-" if there are none.
 std::string to_ranges(std::span<const int> numbers);
 

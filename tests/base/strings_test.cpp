@@ -37,5 +37,17 @@ TEST(StringsTest, FindsWhatAMisspeltWordMeant) {
   EXPECT_EQ(closest("--colour", known), std::nullopt);
 }
 
+TEST(StringsTest, TellsUtf8FromOtherBytes) {
+  for (const auto* const text : {"", "plain", "\u00e4\u20ac\U0001f600", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(is_utf8(text)) << text;
+  }
+  // A lone byte, cut off, too long, half of a pair, beyond the last, never used.
+  for (const auto* const text :
+       {"\x80", "a\xe2\x82", "\xc0\x80", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xed\xa0\x80",
+        "\xf4\x90\x80\x80", "\xff", "\xc3("}) {
+    EXPECT_FALSE(is_utf8(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

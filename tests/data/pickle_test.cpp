@@ -147,5 +147,81 @@ TEST(PickleTest, LimitsWhatAFileUnpacksTo) {
   expect_refused(file + ".", {"once unpacked, found more"});
 }
 
+TEST(PickleTest, ReadsFloats) {
+  using namespace std::string_literals;
+  const auto file = "(G\x3f\xf8\0\0\0\0\0\0F-2.5e-1\nt."s;
+  const Pickle pickle(as_bytes(file), "f");
+  EXPECT_EQ(pickle.root().items[0]->kind, PickleKind::Float);
+  EXPECT_EQ(pickle.root().items[0]->real, 1.5);
+  EXPECT_EQ(pickle.root().items[1]->real, -0.25);
+  expect_refused("Fone\n.", {"at byte 0: expected a number, found 'one'"});
+}
+
+TEST(PickledSymbolsTest, SayWhatWouldHaveBeenCalled) {
+  const std::string file = "cos\nsystem\n(S'echo hello'\ntR.";
+  const Pickle pickle(as_bytes(file), "f", {.calls = PickleCalls::Symbols});
+  ASSERT_EQ(pickle.root().kind, PickleKind::Object);
+  EXPECT_EQ(pickle.root().bytes, "os.system");
+  EXPECT_EQ(pickle.root().items[0]->items[0]->bytes, "echo hello");
+}
+
+TEST(PickledSymbolsTest, KnowOrderedDictsOfBothPythons) {
+  const std::string old_file = "ccollections\nOrderedDict\n(](](Va\nI1\ne](Vb\nI2\neetR.";
+  const Pickle old_dict(as_bytes(old_file), "f", {.calls = PickleCalls::Symbols});
+  ASSERT_EQ(old_dict.root().kind, PickleKind::Dict);
+  EXPECT_EQ(old_dict.root().find("b")->integer, 2);
+  const std::string new_file = "ccollections\nOrderedDict\n)R(Va\nK\x01u}b.";
+  const Pickle new_dict(as_bytes(new_file), "f", {.calls = PickleCalls::Symbols});
+  EXPECT_EQ(new_dict.root().find("a")->integer, 1);
+}
+
+TEST(PickledSymbolsTest, KeepPersistentIdsObjectsSetsAndLargeIntegers) {
+  using namespace std::string_literals;
+  const auto file =
+      "(Vid\nQcm\nC\n)\x81}bcm\nD\n)}\x92(K\x01K\x02"
+      "e\x8f(K\x01\x90(K\x03\x91\x8a\x09"
+      "123456789t."s;
+  const Pickle pickle(as_bytes(file), "f", {.calls = PickleCalls::Symbols});
+  const auto& items = pickle.root().items;
+  ASSERT_EQ(items.size(), 6u);
+  EXPECT_EQ(items[0]->bytes, kPersistent);
+  EXPECT_EQ(items[0]->items[0]->bytes, "id");
+  EXPECT_EQ(items[1]->bytes, "m.C");
+  EXPECT_EQ(items[2]->bytes, "m.D");
+  EXPECT_EQ(items[2]->items.size(), 1u);
+  EXPECT_EQ(items[3]->items[0]->integer, 1);
+  EXPECT_EQ(items[4]->items[0]->integer, 3);
+  EXPECT_EQ(items[5]->kind, PickleKind::Object);
+  expect_refused(
+      "\x8a\x09"
+      "123456789.",
+      {"expected an integer of at most 8 bytes, found 9"});
+}
+
+TEST(PickledSymbolsTest, LimitWhatSharedArgumentsCost) {
+  // One list of pairs, made a dict again and again.
+  std::string file = "ccollections\nOrderedDict\nq";
+  file += '\0';
+  file += "(](";
+  for (int i = 0; i < 200; ++i) file += "NN\x86";
+  file += "etq\x01";
+  for (int i = 0; i < 200; ++i) {
+    file += "0h";
+    file += '\0';
+    file += "h\x01R";
+  }
+  expect_data_error(
+      [&] { Pickle(as_bytes(file + "."), "some/file", {.calls = PickleCalls::Symbols}); },
+      {"once unpacked, found more"});
+}
+
+TEST(PickleTest, ReadsOneOfSeveralInAFile) {
+  const std::string file = "K\x01.K\x02.rest";
+  const Pickle second(as_bytes(file), "f", {.begin = 3, .end = PickleOptions::End::Anywhere});
+  EXPECT_EQ(second.root().integer, 2);
+  EXPECT_EQ(second.end(), 6u);
+  expect_data_error([&] { Pickle(as_bytes(file), "f", {.begin = 6}); }, {"f: at byte 6: "});
+}
+
 }  // namespace
 }  // namespace lockstep::data

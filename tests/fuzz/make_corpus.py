@@ -6,6 +6,7 @@ Run it with Debian's python3-numpy. What fuzzing finds is added by hand, as corp
 
 import gzip
 import io
+import json
 import pathlib
 import pickle
 import struct
@@ -88,6 +89,35 @@ def make_archives():
     keep("archive", "empty", b"")
 
 
+def safetensors(header, content):
+    text = json.dumps(header).encode() if isinstance(header, dict) else header
+    return struct.pack("<Q", len(text)) + text + content
+
+
+def make_safetensors():
+    def entry(kind, shape, begin, end):
+        return {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
+    keep_damaged("safetensors", "two", safetensors(
+        {"__metadata__": {"format": "pt", "tied": "a"}, "a": entry("F32", [2, 1], 0, 8),
+         "b\u20ac": entry("BOOL", [], 8, 9), "c": entry("I64", [0, 3], 9, 9)}, b"abcdefgh\1"))
+    keep("safetensors", "empty", safetensors({}, b""))
+    keep("safetensors", "hole", safetensors({"a": entry("U8", [1], 1, 2)}, b"ab"))
+    keep("safetensors", "overflow", safetensors({"a": entry("F64", [1 << 62, 8], 0, 8)}, bytes(8)))
+    keep("safetensors", "twice", safetensors(b'{"a":{"dtype":"U8","dtype":"U8"}}', b""))
+    keep("safetensors", "deep", safetensors(b'{"a":' + b"[" * 500, b""))
+    keep("safetensors", "float8", safetensors({"a": entry("F8_E4M3", [1], 0, 1)}, b"a"))
+
+
+def make_state_dicts():
+    """What tests/weights/torch_files.py made: small enough to be a corpus as it is."""
+    for path in sorted((HERE.parents[1] / "weights/fixtures").glob("*.pt")):
+        keep("state_dict", path.stem, path.read_bytes())
+    for name in ("zip", "legacy"):
+        keep_damaged("state_dict", name, (HERE / "state_dict" / name).read_bytes())
+
+
 make_pickles()
 make_idx()
 make_archives()
+make_safetensors()
+make_state_dicts()

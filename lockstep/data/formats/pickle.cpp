@@ -1,8 +1,7 @@
 #include "lockstep/data/formats/pickle.h"
 
-#include <fmt/format.h>
-
-#include "lockstep/data/formats/pickle_machine.h"
+#include "lockstep/data/formats/pickle_arrays.h"
+#include "lockstep/data/formats/pickle_symbols.h"
 
 namespace lockstep::data {
 
@@ -14,6 +13,8 @@ std::string_view name_of(PickleKind kind) noexcept {
       return "a bool";
     case PickleKind::Int:
       return "an integer";
+    case PickleKind::Float:
+      return "a float";
     case PickleKind::String:
       return "a string";
     case PickleKind::List:
@@ -26,6 +27,8 @@ std::string_view name_of(PickleKind kind) noexcept {
       return "an array";
     case PickleKind::Global:
       return "a name";
+    case PickleKind::Object:
+      return "an object";
   }
   return "?";
 }
@@ -39,8 +42,12 @@ const PickleValue* PickleValue::find(std::string_view key) const noexcept {
   return found;
 }
 
-Pickle::Pickle(Bytes file, std::string_view where) {
-  root_ = PickleMachine(file, where, *this).run();
+Pickle::Pickle(Bytes file, std::string_view where, const PickleOptions& options) {
+  if (options.calls == PickleCalls::Arrays) {
+    root_ = PickleArrays(file, where, options, *this).run();
+  } else {
+    root_ = PickleSymbols(file, where, options, *this).run();
+  }
 }
 
 }  // namespace lockstep::data

@@ -1,10 +1,11 @@
 #include "lockstep/data/formats/pickle_machine.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
+#include <charconv>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/base/strings.h"
@@ -19,31 +20,43 @@ constexpr std::uint64_t kNewestProtocol = 5;
 
 }  // namespace
 
-PickleMachine::PickleMachine(Bytes file, std::string_view where, Pickle& pickle)
-    : file_(file), where_(where), pickle_(pickle) {}
+PickleMachine::PickleMachine(Bytes file, std::string_view where, const PickleOptions& options,
+                             Pickle& pickle)
+    : file_(file), where_(where), options_(options), pickle_(pickle), position_(options.begin) {}
 
 const PickleValue* PickleMachine::run() {
   for (std::size_t i = 0; i < kMostOpcodes; ++i) {
     opcode_at_ = position_;
     const auto opcode = take(1)[0];
-    if (opcode == '.') {
-      const auto& root = pop();
-      opcode_at_ = position_;
-      if (position_ != file_.size()) {
-        throw refused("the end of the pickle",
-                      fmt::format("{} more bytes", file_.size() - position_));
-      }
-      return &root;
-    }
-    const bool is_known = push_scalar(opcode) || push_string(opcode) || build_list(opcode) ||
-                          build_tuple(opcode) || build_dict(opcode) || use_memo(opcode) ||
-                          move_on_stack(opcode) || make_object(opcode);
+    if (opcode == '.') return finish();
+    const bool is_known = push_scalar(opcode) || push_float(opcode) || push_string(opcode) ||
+                          build_list(opcode) || build_tuple(opcode) || build_dict(opcode) ||
+                          use_memo(opcode) || move_on_stack(opcode) || make_object(opcode) ||
+                          run_other(opcode);
     if (!is_known) {
       throw refused("an opcode of a pickle of plain values and arrays",
                     fmt::format("{:02x}", opcode));
     }
   }
   throw refused(fmt::format("at most {} opcodes", kMostOpcodes), "more");
+}
+
+const PickleValue* PickleMachine::finish() {
+  const auto& root = pop();
+  opcode_at_ = position_;
+  if (options_.end == PickleOptions::End::OfFile && position_ != file_.size()) {
+    throw refused("the end of the pickle", fmt::format("{} more bytes", file_.size() - position_));
+  }
+  pickle_.end_ = position_;
+  return &root;
+}
+
+bool PickleMachine::run_other(std::uint8_t) {
+  return false;
+}
+
+void PickleMachine::push_large_integer(std::size_t bytes) {
+  throw refused("an integer of at most 8 bytes", fmt::format("{}", bytes));
 }
 
 bool PickleMachine::push_scalar(std::uint8_t opcode) {
@@ -74,14 +87,32 @@ bool PickleMachine::push_scalar(std::uint8_t opcode) {
       push_integer(PickleKind::Int, static_cast<std::int64_t>(take_number(2)));
       return true;
     case 0x8a:
-      push_integer(PickleKind::Int, take_long(take_number(1)));
+      push_long(take_number(1));
       return true;
     case 0x8b:
-      push_integer(PickleKind::Int, take_long(take_number(4)));
+      push_long(take_number(4));
       return true;
     default:
       return false;
   }
+}
+
+bool PickleMachine::push_float(std::uint8_t opcode) {
+  if (opcode == 'G') {
+    std::uint64_t bits = 0;
+    for (const auto byte : take(8)) bits = bits << 8 | byte;  // the only number that is big-endian
+    push(PickleKind::Float).real = std::bit_cast<double>(bits);
+    return true;
+  }
+  if (opcode != 'F') return false;
+  const auto line = trim(take_line());
+  double number = 0;
+  const auto result = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (result.ec != std::errc{} || result.ptr != line.data() + line.size()) {
+    throw refused("a number", fmt::format("'{}'", printable(line)));
+  }
+  push(PickleKind::Float).real = number;
+  return true;
 }
 
 bool PickleMachine::push_string(std::uint8_t opcode) {
@@ -128,13 +159,11 @@ bool PickleMachine::build_list(std::uint8_t opcode) {
     }
     case 'a': {
       const auto& item = pop();
-      top_of_kind(PickleKind::List).items.push_back(&item);
+      add_items(PickleKind::List, {&item});
       return true;
     }
     case 'e': {
-      const auto items = pop_to_mark();
-      auto& list = top_of_kind(PickleKind::List).items;
-      list.insert(list.end(), items.begin(), items.end());
+      add_items(PickleKind::List, pop_to_mark());
       return true;
     }
     default:
@@ -183,8 +212,7 @@ bool PickleMachine::build_dict(std::uint8_t opcode) {
       return false;
   }
   if (items.size() % 2 != 0) throw refused("a value for each key", "an odd number of them");
-  auto& dict = top_of_kind(PickleKind::Dict).items;
-  dict.insert(dict.end(), items.begin(), items.end());
+  add_items(PickleKind::Dict, items);
   return true;
 }
 
@@ -257,12 +285,18 @@ bool PickleMachine::make_object(std::uint8_t opcode) {
       push_global(module.bytes, name.bytes);
       return true;
     }
-    case 'R':
-      reduce();
+    case 'R': {
+      const auto& arguments = pop();
+      const auto& callee = pop();
+      if (arguments.kind != PickleKind::Tuple) throw refused("arguments", name_of(arguments.kind));
+      reduce(callee, arguments);
       return true;
-    case 'b':
-      build();
+    }
+    case 'b': {
+      const auto& state = pop();
+      build(top(), state);
       return true;
+    }
     default:
       return false;
   }
@@ -289,13 +323,17 @@ void PickleMachine::push_unpacked(std::optional<std::string> text, std::string_v
 }
 
 std::string_view PickleMachine::keep(std::string text) {
+  charge(text.size());
+  return pickle_.unpacked_.emplace_back(std::move(text));
+}
+
+void PickleMachine::charge(std::size_t bytes) {
   // Each byte of the file is unpacked once, or twice where it is also turned around, to at most
   // two. More comes only from a file that unpacks the same string again and again.
-  unpacked_bytes_ += text.size();
+  unpacked_bytes_ += bytes;
   if (unpacked_bytes_ > 4 * file_.size()) {
     throw refused(fmt::format("at most {} bytes once unpacked", 4 * file_.size()), "more");
   }
-  return pickle_.unpacked_.emplace_back(std::move(text));
 }
 
 PickleValue& PickleMachine::top() {
@@ -312,10 +350,11 @@ PickleValue& PickleMachine::pop() {
   return value;
 }
 
-PickleValue& PickleMachine::top_of_kind(PickleKind kind) {
+void PickleMachine::add_items(PickleKind kind, const std::vector<const PickleValue*>& items) {
   auto& value = top();
+  if (value.kind == PickleKind::Object) return;  // what it does with them, only its class knows
   if (value.kind != kind) throw refused(name_of(kind), name_of(value.kind));
-  return value;
+  value.items.insert(value.items.end(), items.begin(), items.end());
 }
 
 std::vector<const PickleValue*> PickleMachine::pop_to_mark() {
@@ -354,12 +393,16 @@ std::uint64_t PickleMachine::take_number(std::size_t bytes) {
   return number;
 }
 
-std::int64_t PickleMachine::take_long(std::uint64_t bytes) {
-  if (bytes > 8) throw refused("an integer of at most 8 bytes", fmt::format("{}", bytes));
-  if (bytes == 0) return 0;
+void PickleMachine::push_long(std::uint64_t bytes) {
+  if (bytes > 8) return push_large_integer(take(bytes).size());
+  if (bytes == 0) {
+    push_integer(PickleKind::Int, 0);
+    return;
+  }
   const auto number = take_number(static_cast<std::size_t>(bytes));
   const auto unused = 64 - 8 * static_cast<int>(bytes);
-  return static_cast<std::int64_t>(number << unused) >> unused;  // the sign stands at the top
+  // The sign stands at the top.
+  push_integer(PickleKind::Int, static_cast<std::int64_t>(number << unused) >> unused);
 }
 
 std::string_view PickleMachine::take_line() {
@@ -394,8 +437,9 @@ const PickleValue& PickleMachine::argument(const PickleValue& tuple, std::size_t
   return value;
 }
 
-Error PickleMachine::refused(std::string_view expected, std::string_view found) const {
-  return damaged(where_, opcode_at_, expected, found);
+Error PickleMachine::refused(std::string_view expected, std::string_view found,
+                             std::string hint) const {
+  return damaged(where_, opcode_at_, expected, found, std::move(hint));
 }
 
 }  // namespace lockstep::data

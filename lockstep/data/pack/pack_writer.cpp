@@ -1,12 +1,9 @@
 #include "lockstep/data/pack/pack_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -14,7 +11,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/partial_file.h"
 #include "lockstep/data/sets/image_folder.h"
 
 namespace lockstep::data {
@@ -211,43 +208,6 @@ class Encoder {
   const Dataset& set_;
   const ImageFolder* files_;  ///< where pictures stay the files that they are
   std::vector<Sample> samples_;
-};
-
-/// A file beside the one that it will replace, of this process alone.
-class PartialFile {
- public:
-  explicit PartialFile(fs::path target) : target_(std::move(target)) {
-    struct stat status {};
-    if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-      throw Error(ErrorKind::Options,
-                  fmt::format("{}: expected a file that may be replaced, found another kind",
-                              target_.string()));
-    }
-    path_ = target_.string() + ".partial.XXXXXX";
-    file_.reset(::mkostemp(path_.data(), O_CLOEXEC));
-    if (!file_) throw io_error(path_);
-    ::fchmod(file_.get(), 0644);
-  }
-  PartialFile(const PartialFile&) = delete;
-  PartialFile& operator=(const PartialFile&) = delete;
-  ~PartialFile() {
-    if (file_) ::unlink(path_.c_str());
-  }
-
-  int fd() const { return file_.get(); }
-  const std::string& path() const { return path_; }
-
-  /// Makes it the target, which is complete on disk before it has its name.
-  void publish() {
-    if (::fsync(file_.get()) != 0) throw io_error(path_);
-    if (::rename(path_.c_str(), target_.c_str()) != 0) throw io_error(target_);
-    file_.reset();
-  }
-
- private:
-  fs::path target_;
-  std::string path_;
-  UniqueFd file_;
 };
 
 PackTable append_table(PackFile& file, const std::vector<std::uint64_t>& numbers) {

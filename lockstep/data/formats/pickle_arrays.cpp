@@ -1,5 +1,4 @@
-// The objects that a pickle may make: arrays of unsigned bytes, and what numpy and Python 2 wrap
-// around them. The rest of the machine is in pickle_machine.cpp.
+#include "lockstep/data/formats/pickle_arrays.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "lockstep/data/formats/pickle_machine.h"
 #include "lockstep/data/formats/pickle_text.h"
 
 namespace lockstep::data {
@@ -46,24 +44,19 @@ bool is_global(const PickleValue& value, std::string_view name) {
 
 }  // namespace
 
-void PickleMachine::push_global(std::string_view module, std::string_view name) {
+void PickleArrays::push_global(std::string_view module, std::string_view name) {
   for (const auto& known : kKnownGlobals) {
     if (known.module == module && known.name == name) {
       push(PickleKind::Global).bytes = known.name;
       return;
     }
   }
-  throw Error(ErrorKind::Data,
-              fmt::format("{}: at byte {}: expected plain values and arrays of unsigned bytes, "
-                          "found a call of '{}.{}'",
-                          where_, opcode_at_, printable(module), printable(name)),
-              "this is not a file of the data set; a pickle from elsewhere can run any program");
+  throw refused("plain values and arrays of unsigned bytes",
+                fmt::format("a call of '{}.{}'", printable(module), printable(name)),
+                "this is not a file of the data set; a pickle from elsewhere can run any program");
 }
 
-void PickleMachine::reduce() {
-  const auto& arguments = pop();
-  const auto& callee = pop();
-  if (arguments.kind != PickleKind::Tuple) throw refused("arguments", name_of(arguments.kind));
+void PickleArrays::reduce(const PickleValue& callee, const PickleValue& arguments) {
   if (is_global(callee, kEncode)) {
     reduce_encode(arguments);
   } else if (is_global(callee, kElementType)) {
@@ -77,7 +70,7 @@ void PickleMachine::reduce() {
   }
 }
 
-void PickleMachine::reduce_encode(const PickleValue& arguments) {
+void PickleArrays::reduce_encode(const PickleValue& arguments) {
   const auto& text = argument(arguments, 0, PickleKind::String);
   const auto& encoding = argument(arguments, 1, PickleKind::String);
   if (encoding.bytes != "latin1" && encoding.bytes != "latin-1") {
@@ -86,7 +79,7 @@ void PickleMachine::reduce_encode(const PickleValue& arguments) {
   push_unpacked(latin1_of_utf8(text.bytes), "bytes kept as Latin 1");
 }
 
-void PickleMachine::reduce_dtype(const PickleValue& arguments) {
+void PickleArrays::reduce_dtype(const PickleValue& arguments) {
   const auto name = argument(arguments, 0, PickleKind::String).bytes;
   constexpr std::array<std::string_view, 4> kNames{"u1", "|u1", "B", "uint8"};
   if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
@@ -96,7 +89,7 @@ void PickleMachine::reduce_dtype(const PickleValue& arguments) {
   push(PickleKind::Global).bytes = kUnsignedByte;
 }
 
-void PickleMachine::reduce_reconstruct(const PickleValue& arguments) {
+void PickleArrays::reduce_reconstruct(const PickleValue& arguments) {
   if (!is_global(argument(arguments, 0, PickleKind::Global), kArrayType)) {
     throw refused("an array", "another type");
   }
@@ -104,7 +97,7 @@ void PickleMachine::reduce_reconstruct(const PickleValue& arguments) {
   array.shape = {0};
 }
 
-void PickleMachine::reduce_from_buffer(const PickleValue& arguments) {
+void PickleArrays::reduce_from_buffer(const PickleValue& arguments) {
   const auto& elements = argument(arguments, 0, PickleKind::String);
   const auto& type = argument(arguments, 1, PickleKind::Global);
   const auto& shape = argument(arguments, 2, PickleKind::Tuple);
@@ -112,9 +105,7 @@ void PickleMachine::reduce_from_buffer(const PickleValue& arguments) {
   fill_array(push(PickleKind::Array), shape, type, elements, order.bytes == "F");
 }
 
-void PickleMachine::build() {
-  const auto& state = pop();
-  auto& target = top();
+void PickleArrays::build(PickleValue& target, const PickleValue& state) {
   if (state.kind != PickleKind::Tuple) throw refused("a state to set", name_of(state.kind));
   // A dtype's state tells its byte order and fields; an unsigned byte has neither.
   if (is_global(target, kUnsignedByte)) return;
@@ -125,9 +116,8 @@ void PickleMachine::build() {
   fill_array(target, shape, type, elements, state.items[3]->integer != 0);
 }
 
-void PickleMachine::fill_array(PickleValue& array, const PickleValue& shape,
-                               const PickleValue& type, const PickleValue& elements,
-                               bool is_fortran) {
+void PickleArrays::fill_array(PickleValue& array, const PickleValue& shape, const PickleValue& type,
+                              const PickleValue& elements, bool is_fortran) {
   if (!is_global(type, kUnsignedByte)) throw refused("a dtype of unsigned bytes", type.bytes);
   if (shape.items.size() > kMostDimensions) {
     throw refused(fmt::format("at most {} dimensions", kMostDimensions),
@@ -153,8 +143,8 @@ void PickleMachine::fill_array(PickleValue& array, const PickleValue& shape,
 }
 
 /// Columns one after the other become rows one after the other.
-std::string_view PickleMachine::to_c_order(std::string_view elements,
-                                           const std::vector<std::int64_t>& shape) {
+std::string_view PickleArrays::to_c_order(std::string_view elements,
+                                          const std::vector<std::int64_t>& shape) {
   if (shape.size() < 2) return elements;
   if (shape.size() > 2) {
     throw refused("an array in C order",

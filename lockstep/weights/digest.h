@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lockstep/weights/tensor_set.h"
+
+namespace lockstep::weights {
+
+/// The weights digest: 16 hexadecimal digits that are equal where names, types, shapes and bytes of
+/// all tensors are.
+///
+/// It is XXH3 of 64 bits over the tensors by ascending name. For each of them, with all numbers as
+/// little-endian u64:
+///
+///     length of the name, the name, length of the type's name, that name ("f32"),
+///     number of extents, each extent, the elements in row-major order
+///
+/// A tensor with several names counts once, under the first of them.
+class WeightsDigest {
+ public:
+  WeightsDigest();
+  ~WeightsDigest();
+  WeightsDigest(const WeightsDigest&) = delete;
+  WeightsDigest& operator=(const WeightsDigest&) = delete;
+
+  /// Throws `Bug` where the name does not come after the one before.
+  void add(const TensorView& tensor);
+
+  std::string hex() const;
+
+ private:
+  struct State;
+
+  void add_number(std::uint64_t number);
+  void add_text(std::string_view text);
+
+  std::unique_ptr<State> state_;
+  std::string last_name_;
+  bool is_empty_ = true;
+};
+
+/// The digest of a set, in whatever order its tensors and ties are.
+std::string digest_of(const TensorSet& set);
+
+}  // namespace lockstep::weights

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/mapped_file.h"
+#include "lockstep/weights/tensor_set.h"
+
+namespace lockstep::weights {
+
+enum class WeightFormat : std::uint8_t { Safetensors, StateDict };
+
+std::string_view name_of(WeightFormat format) noexcept;
+
+/// A weight file, mapped into memory for as long as this object lives: its tensors refer to it.
+/// Whoever replaces the file meanwhile, as `write_weights` does, changes nothing here; truncating
+/// it in place would.
+class WeightFile {
+ public:
+  WeightFile(std::filesystem::path path, MappedFile file, WeightFormat format, TensorSet set)
+      : path_(std::move(path)), file_(std::move(file)), format_(format), set_(std::move(set)) {}
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  WeightFormat format() const noexcept { return format_; }
+
+  /// By ascending name.
+  std::span<const TensorView> tensors() const noexcept { return set_.tensors; }
+  std::span<const Tied> ties() const noexcept { return set_.ties; }
+  const std::map<std::string, std::string>& metadata() const noexcept { return set_.metadata; }
+  const TensorSet& set() const noexcept { return set_; }
+
+  /// The tensor of that name, which may be a tied one; nothing if it is not there.
+  const TensorView* find(std::string_view name) const noexcept { return set_.find(name); }
+
+  std::string digest() const;
+
+ private:
+  std::filesystem::path path_;
+  MappedFile file_;
+  WeightFormat format_;
+  TensorSet set_;
+};
+
+/// Opens a weight file of any format. What it is, its content tells, not its name.
+///
+/// Errors, naming the file: `Io`; `Data` where it is damaged or of another kind.
+WeightFile read_weights(const std::filesystem::path& path);
+
+/// Replaces a file, which is whole on disk before it has its name. `.safetensors`, `.pt` and `.pth`
+/// decide the format.
+///
+/// Errors, naming the file: `Io`; `Options` for another extension, and for tensors that the format
+/// cannot hold.
+void write_weights(const std::filesystem::path& path, const TensorSet& set);
+
+/// The format that a name asks for. Throws `Options` where it is none of them: to be asked before
+/// hours of training, not after.
+WeightFormat format_for(const std::filesystem::path& path);
+
+}  // namespace lockstep::weights
