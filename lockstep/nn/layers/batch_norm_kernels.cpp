@@ -115,9 +115,8 @@ template <typename Function>
 HWY_INLINE void for_numbers(const Lines& lines, const Function& function) {
   for (std::int64_t at = 0; at < lines.size; at += lines.width) {
     const auto end = std::min(lines.width, lines.size - at);
-    for_columns(0, end, [&](auto d, std::int64_t column) HWY_ATTR {
-      function(d, at + column, column);
-    });
+    for_columns(0, end,
+                [&](auto d, std::int64_t column) HWY_ATTR { function(d, at + column, column); });
   }
 }
 
