@@ -76,9 +76,10 @@ void run_once(Case& one, const std::function<torch::Tensor()>& layer, Times& tim
   times.backward.push_back(milliseconds_of([&] { y.backward(one.dy); }));
 }
 
-/// A value at the edge of the ReLU may fall on either side of it, so single ones may differ.
+/// A value at the edge of the ReLU may fall on either side of it, so single ones may differ by
+/// much.
 bool is_close(const torch::Tensor& found, const torch::Tensor& expected) {
-  return (found - expected).norm().item<double>() < 1e-3 * expected.norm().item<double>();
+  return (found - expected).norm().item<double>() < 1e-2 * expected.norm().item<double>();
 }
 
 void verify(Case& one, Form form) {
@@ -104,15 +105,19 @@ void measure(at::IntArrayRef shape, Form form, int rounds) {
   Times ours;
   Times libtorchs;
   for (int i = 0; i < rounds; ++i) {
-    run_once(one, [&] { return one.ours(form); }, ours);
-    run_once(one, [&] { return one.libtorchs(form); }, libtorchs);
+    run_once(
+        one, [&] { return one.ours(form); }, ours);
+    run_once(
+        one, [&] { return one.libtorchs(form); }, libtorchs);
   }
   const auto o_f = median(ours.forward), o_b = median(ours.backward);
   const auto t_f = median(libtorchs.forward), t_b = median(libtorchs.backward);
   const auto mib = static_cast<double>(one.x.nbytes()) / (1 << 20);
-  fmt::print("{:4}x{:4}x{:2}x{:2} {:5.1f} MiB {:14} {:8.3f} {:8.3f} {:6.2f} {:8.3f} {:8.3f} {:6.2f} {:7.2f}\n",
-             shape[0], shape[1], shape[2], shape[3], mib, kNames[static_cast<std::size_t>(form)],
-             o_f, t_f, o_f / t_f, o_b, t_b, o_b / t_b, (o_f + o_b) / (t_f + t_b));
+  fmt::print(
+      "{:4}x{:4}x{:2}x{:2} {:5.1f} MiB {:14} {:8.3f} {:8.3f} {:6.2f} {:8.3f} {:8.3f} {:6.2f} "
+      "{:7.2f}\n",
+      shape[0], shape[1], shape[2], shape[3], mib, kNames[static_cast<std::size_t>(form)], o_f, t_f,
+      o_f / t_f, o_b, t_b, o_b / t_b, (o_f + o_b) / (t_f + t_b));
 }
 
 }  // namespace
@@ -120,8 +125,8 @@ void measure(at::IntArrayRef shape, Form form, int rounds) {
 int main(int argc, char** argv) {
   lockstep::bench::keep_memory();
   lockstep::nn::use_compute_threads(argc > 1 ? std::atoi(argv[1]) : 1);
-  fmt::print("{:26} {:14} {:>24} {:>24} {:>7}\n", "shape", "layer",
-             "forward ms: ours, torch", "backward ms: ours, torch", "both");
+  fmt::print("{:26} {:14} {:>24} {:>24} {:>7}\n", "shape", "layer", "forward ms: ours, torch",
+             "backward ms: ours, torch", "both");
   const std::vector<std::vector<std::int64_t>> shapes{{64, 16, 32, 32}, {64, 32, 16, 16},
                                                       {64, 64, 8, 8},   {8, 256, 56, 56},
                                                       {8, 512, 28, 28}, {8, 2048, 7, 7}};

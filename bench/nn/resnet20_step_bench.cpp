@@ -19,8 +19,9 @@ enum class Way { Ours, Libtorchs };
 struct ConvNorm : torch::nn::Module {
   ConvNorm(std::int64_t in, std::int64_t out, std::int64_t stride)
       : conv(register_module(
-            "conv", torch::nn::Conv2d(
-                        torch::nn::Conv2dOptions(in, out, 3).stride(stride).padding(1).bias(false)))),
+            "conv",
+            torch::nn::Conv2d(
+                torch::nn::Conv2dOptions(in, out, 3).stride(stride).padding(1).bias(false)))),
         norm(register_module("norm", lockstep::nn::BatchNorm(out))) {
     conv->weight.set_data(conv->weight.contiguous(at::MemoryFormat::ChannelsLast));
   }
@@ -103,15 +104,18 @@ int main(int argc, char** argv) {
   std::vector<double> libtorch_times;
   for (int i = 0; i < 25; ++i) {
     if (only != "torch") {
-      our_times.push_back(lockstep::bench::milliseconds_of([&] { step(model, images, labels, Way::Ours); }));
+      our_times.push_back(
+          lockstep::bench::milliseconds_of([&] { step(model, images, labels, Way::Ours); }));
     }
     if (only != "ours") {
-      libtorch_times.push_back(lockstep::bench::milliseconds_of([&] { step(model, images, labels, Way::Libtorchs); }));
+      libtorch_times.push_back(
+          lockstep::bench::milliseconds_of([&] { step(model, images, labels, Way::Libtorchs); }));
     }
   }
   for (auto* times : {&our_times, &libtorch_times}) {
     if (times->empty()) continue;
-    fmt::print("{:10} median {:.1f} ms, fastest {:.1f} ms\n", times == &our_times ? "ours" : "libtorch",
-               lockstep::bench::median(*times), *std::min_element(times->begin(), times->end()));
+    fmt::print("{:10} median {:.1f} ms, fastest {:.1f} ms\n",
+               times == &our_times ? "ours" : "libtorch", lockstep::bench::median(*times),
+               *std::min_element(times->begin(), times->end()));
   }
 }

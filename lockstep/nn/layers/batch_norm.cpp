@@ -15,8 +15,10 @@ std::string text_of(at::IntArrayRef sizes) {
   return fmt::format("[{}]", fmt::join(sizes.begin(), sizes.end(), ", "));
 }
 
+/// Nor one with a tangent: the kernels have no forward derivatives.
 bool is_plain_f32(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided;
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided &&
+         !tensor._fw_grad(/*level=*/0).defined();
 }
 
 }  // namespace
@@ -109,11 +111,13 @@ void BatchNormImpl::check(const at::Tensor& x, const at::Tensor& residual) const
 }
 
 bool BatchNormImpl::has_kernel_for(const at::Tensor& x, const at::Tensor& residual) const {
-  return (x.dim() == 2 || x.dim() == 4) && x.numel() > 0 && is_plain_f32(x) &&
-         (!residual.defined() || is_plain_f32(residual)) && is_plain_f32(weight) &&
-         is_plain_f32(bias) && is_plain_f32(running_mean) && is_plain_f32(running_var) &&
-         weight.is_contiguous() && bias.is_contiguous() && running_mean.is_contiguous() &&
-         running_var.is_contiguous();
+  if (x.dim() != 2 && x.dim() != 4) return false;
+  if (x.numel() == 0 || !is_plain_f32(x)) return false;
+  if (residual.defined() && !is_plain_f32(residual)) return false;
+  for (const auto* own : {&weight, &bias, &running_mean, &running_var}) {
+    if (!is_plain_f32(*own) || !own->is_contiguous()) return false;
+  }
+  return true;
 }
 
 bool BatchNormImpl::needs_gradient(const at::Tensor& x, const at::Tensor& residual) const {

@@ -1,8 +1,14 @@
 #include "lockstep/nn/layers/batch_norm_function.h"
 
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/types.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/layers/batch_norm_group.h"
@@ -12,7 +18,7 @@ namespace {
 
 using batch_norm::Activation;
 using batch_norm::Gate;
-using torch::autograd::AutogradContext;
+using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 /// Channels of a number follow each other: rows of a matrix.
@@ -64,13 +70,133 @@ batch_norm::Parameters parameters_of(const BatchNormCall& call) {
           data_of(call.running_var), call.momentum,      call.epsilon};
 }
 
-at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& residual,
-                   const BatchNormCall& call) {
-  const auto rows = as_rows(x);
-  const auto added = residual.defined() ? as_rows(residual) : residual;
+/// A gradient for each group, then their sum in order: the same bits as groups that come one after
+/// another and add up theirs.
+at::Tensor sum_of_groups(const at::Tensor& gradients) {
+  if (!gradients.defined()) return {};
+  if (gradients.size(0) == 1) return gradients[0];
+  auto sum = gradients[0].clone();
+  for (std::int64_t i = 1; i < gradients.size(0); ++i) sum.add_(gradients[i]);
+  return sum;
+}
+
+/// A node of its own rather than a `torch::autograd::Function`: only here is it known that nobody
+/// else holds the gradient that arrives, so that its memory can be used for the one that leaves.
+class BatchNormBackward : public torch::autograd::Node {
+ public:
+  BatchNormBackward(const at::Tensor& rows, at::Tensor normalizations, std::int64_t groups,
+                    Gate gate)
+      : x_(rows, /*is_output=*/false),
+        normalizations_(std::move(normalizations)),
+        groups_(groups),
+        gate_(gate) {}
+
+  /// For Gate::Output, once the output knows this node.
+  void save_output(const at::Tensor& y) { y_ = SavedVariable(y, /*is_output=*/true); }
+
+  variable_list apply(variable_list&& arriving) override;
+  std::string name() const override { return "lockstep::nn::BatchNormBackward"; }
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    x_.reset_data();
+    y_.reset_data();
+    normalizations_.reset();
+  }
+
+ private:
+  void run(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& y,
+           const std::array<at::Tensor, 4>& gradients) const;
+
+  SavedVariable x_;
+  SavedVariable y_;
+  at::Tensor normalizations_;
+  std::int64_t groups_;
+  Gate gate_;
+};
+
+void refuse_second_derivative() {
+  if (!at::GradMode::is_enabled()) return;
+  throw Error(ErrorKind::Unavailable,
+              "batch norm: gradients of gradients are asked for, and its kernels have none",
+              "take gradients without create_graph, or run this layer in f64");
+}
+
+/// Inputs of the layer, in the order of the node's edges.
+enum Input : std::size_t { kX, kWeight, kBias, kResidual, kInputs };
+
+variable_list BatchNormBackward::apply(variable_list&& arriving) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  refuse_second_derivative();
+  if (!arriving[0].defined()) return variable_list(num_outputs());
+  const auto x = x_.unpack();
+  const auto y = gate_ == Gate::Output ? y_.unpack(shared_from_this()) : at::Tensor();
+  if (!normalizations_.defined()) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  const auto given = std::move(arriving[0]);
+  const bool is_ours = given.use_count() == 1 && given.storage().use_count() == 1;
+  const auto dy = as_rows(given);
+  // As rows it is a copy, or it is the gradient that arrived.
+  const auto free = is_ours || !dy.is_same(given) ? dy : at::Tensor();
+  const auto wants = [&](std::size_t input) {
+    return input < num_outputs() && task_should_compute_output(input);
+  };
+  std::array<at::Tensor, kInputs> gradients;
+  if (wants(kResidual)) gradients[kResidual] = free.defined() ? free : empty_rows_like(x);
+  if (wants(kX)) {
+    const bool is_free = free.defined() && !wants(kResidual);
+    gradients[kX] = is_free ? free : empty_rows_like(x);
+  }
+  for (const auto input : {kWeight, kBias}) {
+    if (wants(input)) gradients[input] = at::empty({groups_, x.size(1)}, x.options());
+  }
+  run(x, dy, y, gradients);
+  for (const auto input : {kWeight, kBias}) gradients[input] = sum_of_groups(gradients[input]);
+  return {gradients.begin(), gradients.begin() + num_outputs()};
+}
+
+void BatchNormBackward::run(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& y,
+                            const std::array<at::Tensor, 4>& gradients) const {
+  const Groups groups(x, groups_);
+  for (std::int64_t i = 0; i < groups_; ++i) {
+    const auto begin = groups.begin(i);
+    const auto channel = i * x.size(1);
+    batch_norm::backward(groups.shape(),
+                         {data_of(dy, begin), data_of(x, begin), data_of(y, begin), gate_},
+                         groups.normalization(normalizations_, i),
+                         {data_of(gradients[kX], begin), data_of(gradients[kResidual], begin),
+                          data_of(gradients[kWeight], channel), data_of(gradients[kBias], channel)},
+                         in_parallel);
+  }
+}
+
+Gate gate_of(const at::Tensor& residual, Activation activation) {
+  if (activation == Activation::None) return Gate::Open;
+  // Where nothing was added, the input tells where the ReLU let pass.
+  return residual.defined() ? Gate::Output : Gate::Input;
+}
+
+void record(const at::Tensor& x, const at::Tensor& residual, const BatchNormCall& call,
+            const at::Tensor& rows, const at::Tensor& normalizations, at::Tensor& y) {
+  const auto gate = gate_of(residual, call.activation);
+  const std::shared_ptr<BatchNormBackward> node(
+      new BatchNormBackward(rows, normalizations, call.groups, gate), torch::autograd::deleteNode);
+  node->set_next_edges(
+      residual.defined() ? torch::autograd::collect_next_edges(x, call.weight, call.bias, residual)
+                         : torch::autograd::collect_next_edges(x, call.weight, call.bias));
+  torch::autograd::set_history(y, node);
+  if (gate == Gate::Output) node->save_output(y);
+}
+
+}  // namespace
+
+at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residual,
+                                  const BatchNormCall& call) {
+  const bool is_recorded =
+      torch::autograd::compute_requires_grad(x, call.weight, call.bias, residual);
+  const auto rows = as_rows(x.detach());
+  const auto added = residual.defined() ? as_rows(residual.detach()) : residual;
   const Groups groups(rows, call.groups);
   const auto normalizations = groups.make_normalizations(rows);
-  const auto y = empty_rows_like(rows);
+  auto y = empty_rows_like(rows);
   for (std::int64_t i = 0; i < groups.count(); ++i) {
     const auto normalization = groups.normalization(normalizations, i);
     const auto begin = groups.begin(i);
@@ -80,116 +206,8 @@ at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tens
                       normalization.scale, normalization.offset, call.activation, data_of(y, begin),
                       in_parallel);
   }
-  context->set_materialize_grads(false);
-  context->saved_data["groups"] = call.groups;
-  context->saved_data["relu"] = call.activation == Activation::Relu;
-  // Where nothing was added, the input tells where the ReLU let pass.
-  context->save_for_backward({rows, normalizations, added.defined() ? y : at::Tensor()});
+  if (is_recorded) record(x, residual, call, rows, normalizations, y);
   return y;
-}
-
-/// A gradient for each group, then their sum in order: the same bits as groups that come one after
-/// another and add up theirs.
-at::Tensor sum_of_groups(const at::Tensor& gradients) {
-  if (!gradients.defined() || gradients.size(0) == 1) {
-    return gradients.defined() ? gradients[0] : gradients;
-  }
-  auto sum = gradients[0].clone();
-  for (std::int64_t i = 1; i < gradients.size(0); ++i) sum.add_(gradients[i]);
-  return sum;
-}
-
-/// Which of the layer's inputs a gradient is wanted for.
-struct Wanted {
-  bool x;
-  bool weight;
-  bool bias;
-  bool residual;
-};
-
-struct LayerGradients {
-  at::Tensor x;
-  at::Tensor weight;
-  at::Tensor bias;
-  at::Tensor residual;
-};
-
-Gate gate_of(bool is_relu, const at::Tensor& y) {
-  if (!is_relu) return Gate::Open;
-  return y.defined() ? Gate::Output : Gate::Input;
-}
-
-void refuse_second_derivative() {
-  if (!at::GradMode::is_enabled()) return;
-  throw Error(ErrorKind::Unavailable,
-              "batch norm: gradients of gradients are asked for, and its kernels have none",
-              "take gradients without create_graph, or run this layer in f64");
-}
-
-LayerGradients backward(AutogradContext* context, const at::Tensor& arriving,
-                        const Wanted& wanted) {
-  refuse_second_derivative();
-  if (!arriving.defined()) return {};
-  const auto saved = context->get_saved_variables();
-  const auto& x = saved[0];
-  const auto& y = saved[2];
-  const auto dy = as_rows(arriving);
-  const Groups groups(x, context->saved_data["groups"].toInt());
-  const auto gate = gate_of(context->saved_data["relu"].toBool(), y);
-  const auto per_channel = [&](bool is_wanted) {
-    return is_wanted ? at::empty({groups.count(), x.size(1)}, x.options()) : at::Tensor();
-  };
-  const LayerGradients all{wanted.x ? empty_rows_like(x) : at::Tensor(), per_channel(wanted.weight),
-                           per_channel(wanted.bias),
-                           wanted.residual ? empty_rows_like(x) : at::Tensor()};
-  for (std::int64_t i = 0; i < groups.count(); ++i) {
-    const auto begin = groups.begin(i);
-    const auto channel = i * x.size(1);
-    batch_norm::backward(groups.shape(),
-                         {data_of(dy, begin), data_of(x, begin), data_of(y, begin), gate},
-                         groups.normalization(saved[1], i),
-                         {data_of(all.x, begin), data_of(all.residual, begin),
-                          data_of(all.weight, channel), data_of(all.bias, channel)},
-                         in_parallel);
-  }
-  return {all.x, sum_of_groups(all.weight), sum_of_groups(all.bias), all.residual};
-}
-
-/// Two functions, because an undefined tensor may not be an input of one.
-struct Normalize : torch::autograd::Function<Normalize> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& /*weight*/, const at::Tensor& /*bias*/,
-                            const BatchNormCall& call) {
-    return nn::forward(context, x, {}, call);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& arriving) {
-    const auto found = nn::backward(context, arriving[0],
-                                    {context->needs_input_grad(0), context->needs_input_grad(1),
-                                     context->needs_input_grad(2), false});
-    return {found.x, found.weight, found.bias, {}};
-  }
-};
-
-struct NormalizeAndAdd : torch::autograd::Function<NormalizeAndAdd> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& /*weight*/, const at::Tensor& /*bias*/,
-                            const at::Tensor& residual, const BatchNormCall& call) {
-    return nn::forward(context, x, residual, call);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& arriving) {
-    const auto found = nn::backward(context, arriving[0],
-                                    {context->needs_input_grad(0), context->needs_input_grad(1),
-                                     context->needs_input_grad(2), context->needs_input_grad(3)});
-    return {found.x, found.weight, found.bias, found.residual, {}};
-  }
-};
-
-}  // namespace
-
-at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residual,
-                                  const BatchNormCall& call) {
-  if (!residual.defined()) return Normalize::apply(x, call.weight, call.bias, call);
-  return NormalizeAndAdd::apply(x, call.weight, call.bias, residual, call);
 }
 
 at::Tensor batch_norm_in_evaluation(const at::Tensor& x, const at::Tensor& residual,

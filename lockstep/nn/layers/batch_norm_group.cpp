@@ -11,10 +11,10 @@ namespace {
 using kernels::Lines;
 using kernels::Walk;
 
-/// Calls `work(lines, begin)` for each chunk, the last one first where `backwards`: what a pass
-/// before it read last is still in the cache then.
+/// A second pass goes backwards: what the first read last is still in the cache then.
 enum class Direction { Forwards, Backwards };
 
+/// Calls `work(lines, chunk)` for each chunk.
 template <typename Work>
 void for_chunks(const Walk& walk, Direction direction, const Parallel& parallel, const Work& work) {
   constexpr std::int64_t kWorthAThread = 32768;
@@ -30,18 +30,15 @@ void for_chunks(const Walk& walk, Direction direction, const Parallel& parallel,
 /// A value per channel as a whole line of them.
 class Spread {
  public:
-  explicit Spread(const Walk& walk) : walk_(walk), line_(static_cast<std::size_t>(walk.width)) {}
-  Spread(const Walk& walk, const float* values) : Spread(walk) { set(values); }
-
-  void set(const float* values) {
-    for (std::int64_t at = 0; at < walk_.width; at += walk_.channels) {
-      std::copy_n(values, walk_.channels, line_.data() + at);
+  Spread(const Walk& walk, const float* values) {
+    line_.reserve(static_cast<std::size_t>(walk.width));
+    for (std::int64_t at = 0; at < walk.width; at += walk.channels) {
+      line_.insert(line_.end(), values, values + walk.channels);
     }
   }
   const float* data() const { return line_.data(); }
 
  private:
-  const Walk& walk_;
   std::vector<float> line_;
 };
 
@@ -112,6 +109,45 @@ void use_moments(std::int64_t channel, const Moments& moments, const Parameters&
       static_cast<float>(parameters.bias[channel] - moments.mean * scale);
 }
 
+/// What a group was normalized with, as the backward pass reads it.
+class SpreadNormalization {
+ public:
+  SpreadNormalization(const Walk& walk, const Normalization& normalization)
+      : mean_(walk, normalization.mean),
+        scale_(walk, normalization.scale),
+        offset_(walk, normalization.offset) {}
+
+  kernels::GradientSource source(const Arriving& arriving, std::int64_t begin) const {
+    const auto* y = arriving.y == nullptr ? nullptr : arriving.y + begin;
+    return {arriving.x + begin, arriving.dy + begin, y,
+            mean_.data(),       scale_.data(),       offset_.data()};
+  }
+
+ private:
+  Spread mean_;
+  Spread scale_;
+  Spread offset_;
+};
+
+/// The part of dx that is linear in x - mean: what the group's mean and variance take from it.
+struct LinearPart {
+  std::vector<float> slope;
+  std::vector<float> constant;
+};
+
+LinearPart linear_part(const Shape& shape, const Normalization& normalization,
+                       const ChunkSums& sums) {
+  LinearPart part;
+  const auto count = static_cast<double>(shape.rows);
+  for (std::int64_t c = 0; c < shape.channels; ++c) {
+    const double scale = normalization.scale[c];
+    const double inverse = normalization.inverse_deviation[c];
+    part.slope.push_back(static_cast<float>(-scale * inverse * inverse * sums.second(c) / count));
+    part.constant.push_back(static_cast<float>(-scale * sums.first(c) / count));
+  }
+  return part;
+}
+
 void move_towards(double value, double momentum, float& running) {
   running = static_cast<float>(momentum * value + (1.0 - momentum) * running);
 }
@@ -167,18 +203,11 @@ void apply(const Shape& shape, const float* x, const float* residual, const floa
 void backward(const Shape& shape, const Arriving& arriving, const Normalization& normalization,
               const Gradients& gradients, const Parallel& parallel) {
   const Walk walk(shape.rows, shape.channels);
-  const Spread means(walk, normalization.mean);
-  const Spread scales(walk, normalization.scale);
-  const Spread offsets(walk, normalization.offset);
-  const auto source_at = [&](std::int64_t begin, const float* dy) {
-    return kernels::GradientSource{
-        arriving.x + begin, dy + begin,    arriving.y == nullptr ? nullptr : arriving.y + begin,
-        means.data(),       scales.data(), offsets.data()};
-  };
+  const SpreadNormalization spread(walk, normalization);
   ChunkSums sums(walk);
   for_chunks(walk, Direction::Forwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
     const auto begin = walk.begin(chunk);
-    kernels::sum_gradients(lines, source_at(begin, arriving.dy), arriving.gate,
+    kernels::sum_gradients(lines, spread.source(arriving, begin), arriving.gate,
                            gradients.dz == nullptr ? nullptr : gradients.dz + begin,
                            sums.of(chunk));
   });
@@ -190,27 +219,18 @@ void backward(const Shape& shape, const Arriving& arriving, const Normalization&
     if (gradients.bias != nullptr) gradients.bias[c] = static_cast<float>(sums.first(c));
   }
   if (gradients.dx == nullptr) return;
-
-  std::vector<float> slope(static_cast<std::size_t>(shape.channels));
-  std::vector<float> constant(slope.size());
-  const auto count = static_cast<double>(shape.rows);
-  for (std::int64_t c = 0; c < shape.channels; ++c) {
-    const double scale = normalization.scale[c];
-    const double inverse = normalization.inverse_deviation[c];
-    const auto i = static_cast<std::size_t>(c);
-    slope[i] = static_cast<float>(-scale * inverse * inverse * sums.second(c) / count);
-    constant[i] = static_cast<float>(-scale * sums.first(c) / count);
+  auto passed = arriving;
+  if (gradients.dz != nullptr) {
+    passed.dy = gradients.dz;
+    passed.gate = Gate::Open;
   }
-  const Spread slopes(walk, slope.data());
-  const Spread constants(walk, constant.data());
-  // Behind the gate already, where it was written.
-  const bool is_written = gradients.dz != nullptr;
-  const auto* dz = is_written ? gradients.dz : arriving.dy;
-  const auto gate = is_written ? Gate::Open : arriving.gate;
+  const auto linear = linear_part(shape, normalization, sums);
+  const Spread slope(walk, linear.slope.data());
+  const Spread constant(walk, linear.constant.data());
   for_chunks(walk, Direction::Backwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
     const auto begin = walk.begin(chunk);
-    kernels::input_gradient(lines, source_at(begin, dz), gate, slopes.data(), constants.data(),
-                            gradients.dx + begin);
+    kernels::input_gradient(lines, spread.source(passed, begin), passed.gate, slope.data(),
+                            constant.data(), gradients.dx + begin);
   });
 }
 

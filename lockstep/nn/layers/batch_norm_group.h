@@ -63,7 +63,8 @@ struct Arriving {
   Gate gate;
 };
 
-/// Null where a gradient is not wanted; that of the residual (`dz`) takes Gate::Output.
+/// Null where a gradient is not wanted; that of the residual (`dz`) takes Gate::Output. One of `dx`
+/// and `dz` may be the memory of `dy`.
 struct Gradients {
   float* dx;
   float* dz;
