@@ -65,7 +65,11 @@ class ScriptModel : public Model {
   void set_mode(Mode mode) override { module_.train(mode == Mode::Train); }
 
   std::unique_ptr<Model> clone() const override {
-    return std::make_unique<ScriptModel>(module_.deepcopy());
+    // Else the copies would be results of a computation, whose gradients go to the originals.
+    const torch::NoGradGuard no_grad;
+    auto copy = std::make_unique<ScriptModel>(module_.deepcopy());
+    copy_and_tie(tensors(), copy->tensors());
+    return copy;
   }
 
  private:
