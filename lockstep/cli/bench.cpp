@@ -98,21 +98,30 @@ BenchCommOptions decide(const CommArguments& written) {
   return options;
 }
 
-/// For the help alone: `lockstep-data` does it.
-void add_data(CLI::App& app) {
+/// What another program does; nothing if it is done here.
+const char* program_for(const Invocation& invocation) {
+  if (invocation.arguments.empty()) return nullptr;
+  if (invocation.arguments.front() == "data") return "lockstep-data";
+  if (invocation.arguments.front() == "train") return "lockstep-train";
+  return nullptr;
+}
+
+/// For the help alone.
+void add_what_others_do(CLI::App& app) {
   app.add_subcommand("data", "load data, beside PyTorch's loader");
+  app.add_subcommand("train", "train a network, beside libtorch's own layers");
 }
 
 }  // namespace
 
 int bench(const Invocation& invocation) {
-  if (!invocation.arguments.empty() && invocation.arguments.front() == "data") {
+  if (const auto* const program = program_for(invocation)) {
     auto arguments = invocation.arguments;
     arguments.insert(arguments.begin(), "bench");
-    hand_on("lockstep-data", arguments, invocation.environment);
+    hand_on(program, arguments, invocation.environment);
   }
   CLI::App app("Measures this machine, beside the peers that are installed.", "bench");
-  set_usage(app, "bench launch|comm|data [options]");
+  set_usage(app, "bench launch|comm|data|train [options]");
   app.require_subcommand(1);
   BenchLaunchOptions launch_options;
   CommArguments comm_arguments;
@@ -120,7 +129,7 @@ int bench(const Invocation& invocation) {
   std::string folder;
   add_launch(app, launch_options, json_file);
   const auto* comm = add_comm(app, comm_arguments, json_file);
-  add_data(app);
+  add_what_others_do(app);
   const auto* worker = add_comm_worker(app, folder);
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
 

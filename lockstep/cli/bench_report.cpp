@@ -31,6 +31,7 @@ std::string ratio_text(double ratio) {
 struct OptionalColumns {
   bool bandwidth = false;
   bool images = false;
+  bool peak = false;
 };
 
 OptionalColumns columns_of(const std::vector<BenchRow>& rows) {
@@ -38,6 +39,7 @@ OptionalColumns columns_of(const std::vector<BenchRow>& rows) {
   for (const auto& row : rows) {
     columns.bandwidth |= row.transfer.has_value();
     columns.images |= row.images_per_second.has_value();
+    columns.peak |= row.peak_share.has_value();
   }
   return columns;
 }
@@ -46,6 +48,7 @@ std::vector<std::string> headings_of(const OptionalColumns& columns) {
   std::vector<std::string> headings{"work", "system", "median", "p99"};
   if (columns.bandwidth) headings.emplace_back("bus bandwidth");
   if (columns.images) headings.emplace_back("images/s");
+  if (columns.peak) headings.emplace_back("of sgemm");
   headings.emplace_back("lockstep / peer");
   if (columns.images) headings.emplace_back("speed-up");
   return headings;
@@ -59,6 +62,9 @@ std::vector<std::string> cells_of(const BenchRow& row, const OptionalColumns& co
   }
   if (columns.images) {
     cells.push_back(row.images_per_second ? fmt::format("{:.0f}", *row.images_per_second) : "");
+  }
+  if (columns.peak) {
+    cells.push_back(row.peak_share ? fmt::format("{:.0f} %", 100 * *row.peak_share) : "");
   }
   cells.push_back(row.ratio ? ratio_text(*row.ratio) : "");
   if (columns.images) cells.push_back(row.ratio ? fmt::format("{:.3g}x", 1 / *row.ratio) : "");
@@ -77,6 +83,7 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
     json["bus_gb_s"] = row.transfer->bus_gb_s;
   }
   if (row.images_per_second) json["images_per_second"] = *row.images_per_second;
+  if (row.peak_share) json["peak_share"] = *row.peak_share;
   if (row.ratio) json["ratio"] = *row.ratio;
   return json;
 }

@@ -34,7 +34,8 @@ struct BenchRow {
   Timing timing;
   std::optional<double> ratio{};  ///< lockstep's median over this peer's: below 1 we are ahead
   std::optional<Transfer> transfer{};
-  std::optional<double> images_per_second{};  ///< for the rows that load data
+  std::optional<double> images_per_second{};  ///< for the rows that load data or train
+  std::optional<double> peak_share{};  ///< of what the BLAS reaches, for the rows that train
 };
 
 /// The results of one `lockstep bench …`, with what they were measured on.
@@ -42,7 +43,7 @@ struct BenchReport {
   std::string name;
   std::vector<BenchRow> rows;
 
-  /// Bus bandwidth and images/s have a column where there is a row with one.
+  /// Bus bandwidth, images/s and the share of the peak have a column where there is a row with one.
   std::string to_table() const;
   /// Host, processor, cores, compiler, flags and commit go along, so that a number can be placed
   /// later.

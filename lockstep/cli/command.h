@@ -38,6 +38,8 @@ int dispatch(std::span<const Command> commands, std::vector<std::string> argumen
 std::span<const Command> main_commands();
 /// Those of `lockstep-data`, which `lockstep` hands on to it.
 std::span<const Command> data_commands();
+/// Those of `lockstep-train`.
+std::span<const Command> train_commands();
 
 /// The line of the help that shows how the subcommand is called, behind "lockstep ".
 void set_usage(CLI::App& app, const std::string& usage);
@@ -55,7 +57,9 @@ Parsed parse(CLI::App& app, const std::vector<std::string>& arguments);
 int run(const Invocation& invocation);
 int bench(const Invocation& invocation);
 int bench_data_command(const Invocation& invocation);
+int bench_train_command(const Invocation& invocation);
 int data_command(const Invocation& invocation);
+int model_command(const Invocation& invocation);
 int doctor(const Invocation& invocation);
 int version(const Invocation& invocation);
 

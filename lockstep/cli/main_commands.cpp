@@ -6,16 +6,26 @@
 namespace lockstep::cli {
 namespace {
 
-int data_elsewhere(const Invocation& invocation) {
+[[noreturn]] void hand_on_to(const char* program, const char* command,
+                             const Invocation& invocation) {
   auto arguments = invocation.arguments;
-  arguments.insert(arguments.begin(), "data");
-  hand_on("lockstep-data", arguments, invocation.environment);
+  arguments.insert(arguments.begin(), command);
+  hand_on(program, arguments, invocation.environment);
+}
+
+int data_elsewhere(const Invocation& invocation) {
+  hand_on_to("lockstep-data", "data", invocation);
+}
+
+int model_elsewhere(const Invocation& invocation) {
+  hand_on_to("lockstep-train", "model", invocation);
 }
 
 constexpr std::array kCommands{
     Command{"run", "start a program in many instances and watch over them", run},
     Command{"data", "data sets: what they hold, and packs of them", data_elsewhere},
-    Command{"bench", "measure this machine: launch, comm, data", bench},
+    Command{"model", "networks: what they are made of, and files of their weights", model_elsewhere},
+    Command{"bench", "measure this machine: launch, comm, data, train", bench},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},
 };

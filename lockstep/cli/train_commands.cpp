@@ -1,0 +1,20 @@
+#include <array>
+
+#include "lockstep/cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array kCommands{
+    Command{"model", "networks: what they are made of, and files of their weights", model_command},
+    Command{"bench", "measure training", bench_train_command},
+    Command{"version", "print the version", version},
+};
+
+}  // namespace
+
+std::span<const Command> train_commands() {
+  return kCommands;
+}
+
+}  // namespace lockstep::cli

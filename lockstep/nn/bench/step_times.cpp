@@ -1,0 +1,113 @@
+#include "lockstep/nn/bench/step_times.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/nn/bench/multiply_adds.h"
+#include "lockstep/nn/compute_threads.h"
+#include "lockstep/nn/layers/batch_norm.h"
+#include "lockstep/nn/memory/kept_activations.h"
+#include "lockstep/nn/module_model.h"
+#include "lockstep/nn/open_model.h"
+#include "lockstep/nn/random/random_scope.h"
+#include "lockstep/nn/trial.h"
+#include "lockstep/nn/zoo/zoo.h"
+
+namespace lockstep::nn {
+namespace {
+
+double time(const std::function<void()>& action) {
+  const auto begin = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Pictures and labels; they stay the same, and far outgrow any cache once they are activations.
+struct Batch {
+  at::Tensor pictures;
+  at::Tensor labels;
+};
+
+Batch make_batch(const StepBench& bench, std::int64_t classes) {
+  return make_seeded(1, [&] {
+    const auto& [model, batch_size, threads, rounds] = bench;
+    const auto pictures = at::randn({batch_size, model.channels, model.height, model.width});
+    return Batch{pictures.contiguous(at::MemoryFormat::ChannelsLast),
+                 at::randint(classes, {batch_size}, at::kLong)};
+  });
+}
+
+/// Returns the loss. Gradients are made anew, as an engine that takes them away leaves it.
+at::Tensor step(Model& model, const Batch& batch) {
+  for (const auto& named : model.tensors()) {
+    if (named.tensor.grad().defined()) named.tensor.mutable_grad().reset();
+  }
+  const auto loss = at::cross_entropy_loss(model.forward(batch.pictures), batch.labels);
+  loss.backward();
+  return loss;
+}
+
+/// The same network of libtorch's own layers; nothing for a TorchScript file.
+std::unique_ptr<Model> libtorch_model(const ModelRequest& request) {
+  if (request.model.ends_with(".pt")) return nullptr;
+  const auto net = make_network(network_request(request));
+  for (const auto& module : net->modules(/*include_self=*/false)) {
+    if (auto* const norm = module->as<BatchNormImpl>()) norm->use(NormKernels::Libtorch);
+  }
+  return model_of(net);
+}
+
+void check_equal(const at::Tensor& ours, const at::Tensor& theirs) {
+  const auto difference = std::abs(ours.item<double>() - theirs.item<double>());
+  if (difference <= 1e-3) return;
+  throw Error(ErrorKind::Bug, fmt::format("bench train: the loss is {} with lockstep's layers and {} "
+                                          "with libtorch's",
+                                          ours.item<double>(), theirs.item<double>()));
+}
+
+double measure_sgemm() {
+  constexpr std::int64_t kSize = 1024;
+  const auto left = at::randn({kSize, kSize});
+  const auto right = at::randn({kSize, kSize});
+  double best = 0;
+  for (int round = 0; round < 8; ++round) {
+    const auto seconds = time([&] { at::mm(left, right); });
+    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds);
+  }
+  return best;
+}
+
+}  // namespace
+
+StepTimes time_steps(const StepBench& bench) {
+  use_compute_threads(bench.threads);
+  StepTimes times;
+  times.sgemm_flops = measure_sgemm();
+  const auto ours = open_model(bench.model);
+  const auto theirs = libtorch_model(bench.model);
+  const auto batch = make_batch(bench, try_step(*ours, bench.model.picture()));
+  const auto step_ours = [&] {
+    const KeptActivations kept;
+    return step(*ours, batch);
+  };
+
+  const auto multiply_adds = count_multiply_adds([&] { ours->clone()->forward(batch.pictures); });
+  times.flops = 3 * 2.0 * static_cast<double>(multiply_adds);
+  if (theirs) check_equal(step_ours(), step(*theirs, batch));
+  for (int round = -1; round < bench.rounds; ++round) {
+    const auto seconds = time(step_ours);
+    const auto libtorch_seconds = theirs ? time([&] { step(*theirs, batch); }) : 0;
+    if (round < 0) continue;  // to warm up
+    times.seconds.push_back(seconds);
+    if (theirs) times.libtorch_seconds.push_back(libtorch_seconds);
+  }
+  return times;
+}
+
+}  // namespace lockstep::nn
