@@ -11,7 +11,8 @@ namespace {
 using kernels::Lines;
 using kernels::Walk;
 
-/// A second pass goes backwards: what the first read last is still in the cache then.
+/// A first pass goes backwards: what the layer before wrote last may still be in the cache. The
+/// second goes forwards, and so begins with what the first read last.
 enum class Direction { Forwards, Backwards };
 
 /// Calls `work(lines, chunk)` for each chunk.
@@ -160,7 +161,7 @@ void take_statistics(const Shape& shape, const float* x, const Parameters& param
   const auto typical = typical_row(shape, x);
   const Spread shift(walk, typical.data());
   ChunkSums sums(walk);
-  for_chunks(walk, Direction::Forwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
+  for_chunks(walk, Direction::Backwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
     kernels::sum_values(lines, x + walk.begin(chunk), shift.data(), sums.of(chunk));
   });
   sums.combine();
@@ -193,7 +194,7 @@ void apply(const Shape& shape, const float* x, const float* residual, const floa
   const Walk walk(shape.rows, shape.channels);
   const Spread scales(walk, scale);
   const Spread offsets(walk, offset);
-  for_chunks(walk, Direction::Backwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
+  for_chunks(walk, Direction::Forwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
     const auto begin = walk.begin(chunk);
     kernels::normalize(lines, x + begin, residual == nullptr ? nullptr : residual + begin,
                        scales.data(), offsets.data(), activation, y + begin);
@@ -205,7 +206,7 @@ void backward(const Shape& shape, const Arriving& arriving, const Normalization&
   const Walk walk(shape.rows, shape.channels);
   const SpreadNormalization spread(walk, normalization);
   ChunkSums sums(walk);
-  for_chunks(walk, Direction::Forwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
+  for_chunks(walk, Direction::Backwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
     const auto begin = walk.begin(chunk);
     kernels::sum_gradients(lines, spread.source(arriving, begin), arriving.gate,
                            gradients.dz == nullptr ? nullptr : gradients.dz + begin,
@@ -227,7 +228,7 @@ void backward(const Shape& shape, const Arriving& arriving, const Normalization&
   const auto linear = linear_part(shape, normalization, sums);
   const Spread slope(walk, linear.slope.data());
   const Spread constant(walk, linear.constant.data());
-  for_chunks(walk, Direction::Backwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
+  for_chunks(walk, Direction::Forwards, parallel, [&](const Lines& lines, std::int64_t chunk) {
     const auto begin = walk.begin(chunk);
     kernels::input_gradient(lines, spread.source(passed, begin), passed.gate, slope.data(),
                             constant.data(), gradients.dx + begin);
