@@ -41,7 +41,6 @@ bench: build-with-tests
 	$(BUILD)/bench/output_bench
 	$(BUILD)/bench/transform_bench
 	$(BUILD)/bench/nn/batch_norm_bench
-	$(BUILD)/bench/nn/resnet20_step_bench
 
 ## make test-asan   the same tests under the address and undefined-behaviour sanitizers
 ## make test-tsan   the same tests under the thread sanitizer

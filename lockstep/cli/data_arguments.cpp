@@ -3,33 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "lockstep/base/error.h"
-#include "lockstep/base/strings.h"
+#include "lockstep/cli/image_size.h"
 
 namespace lockstep::cli {
-namespace {
-
-/// "32x32x3" or "28x28" as height, width and channels.
-void parse_image_size(const std::string& where, const std::string& text,
-                      data::SyntheticOptions& to) {
-  std::vector<std::int64_t> numbers;
-  for (const auto part : split(text, 'x')) numbers.push_back(parse_integer(part).value_or(-1));
-  if (numbers.size() == 2) numbers.push_back(3);
-  const bool is_sound = numbers.size() == 3 && numbers[0] > 0 && numbers[1] > 0 && numbers[2] > 0;
-  if (!is_sound) {
-    throw Error(ErrorKind::Options,
-                fmt::format("{}: --image-size: expected HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, "
-                            "found '{}'",
-                            where, text),
-                "--image-size 32x32x3");
-  }
-  to.height = numbers[0];
-  to.width = numbers[1];
-  to.channels = numbers[2];
-}
-
-}  // namespace
-
 void add_data_options(CLI::App& app, DataArguments& to) {
   app.add_option("--dataset", to.dataset,
                  fmt::format("{}, or the path of a .pack", fmt::join(data::set_names(), ", ")))
@@ -58,7 +34,10 @@ void add_data_options(CLI::App& app, DataArguments& to) {
 
 data::SetOptions set_options(const std::string& where, const DataArguments& written) {
   data::SetOptions options{.data_dir = written.data_dir, .synthetic = written.synthetic};
-  parse_image_size(where, written.image_size, options.synthetic);
+  const auto size = parse_image_size(where, written.image_size);
+  options.synthetic.height = size.height;
+  options.synthetic.width = size.width;
+  options.synthetic.channels = size.channels;
   if (!written.cache_dir.empty()) options.cache_dir = written.cache_dir;
   return options;
 }

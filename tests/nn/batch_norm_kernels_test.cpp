@@ -92,7 +92,7 @@ struct Case {
     apply(shape, x.data(), adds() ? residual.data() : nullptr, normalized().scale,
           normalized().offset, form == Form::Norm ? Activation::None : Activation::Relu, y.data(),
           parallel);
-    backward(shape, {dy.data(), x.data(), y.data(), gate()}, normalized(),
+    backward(shape, {dy.data(), nullptr, x.data(), y.data(), gate()}, normalized(),
              {dx.data(), adds() ? dz.data() : nullptr, dweight.data(), dbias.data()}, parallel);
   }
 
@@ -203,29 +203,57 @@ TEST(BatchNormKernelsTest, AgreeWithAPlainReferenceInF64) {
   });
 }
 
+/// Calls `function(name)` once for each vector unit of this machine, with it alone to choose.
+template <typename Function>
+void for_units(const Function& function) {
+  for (auto left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
+    hwy::SetSupportedTargetsForTest(left & -left);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    function(std::string(hwy::TargetName(left & -left)));
+    hwy::SetSupportedTargetsForTest(0);
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
 TEST(BatchNormKernelsTest, GiveTheSameBitsWithEveryVectorUnit) {
   std::vector<std::vector<std::vector<float>>> first;
   int units = 0;
-  for (auto left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1, ++units) {
-    // Highway takes the best of a set; a single one leaves it no choice.
-    hwy::SetSupportedTargetsForTest(left & -left);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  for_units([&](const std::string& unit) {
     std::size_t i = 0;
     for_cases([&](Case one) {
       one.run();
       if (units == 0) {
         first.push_back(one.results());
       } else {
-        EXPECT_TRUE(are_same_bits(one.results(), first[i]))
-            << hwy::TargetName(left & -left) << ", " << name_of(one);
+        EXPECT_TRUE(are_same_bits(one.results(), first[i])) << unit << ", " << name_of(one);
       }
       ++i;
     });
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  RecordProperty("units", units);
+    ++units;
+  });
   EXPECT_GE(units, std::min(2, std::popcount(static_cast<std::uint64_t>(HWY_TARGETS))));
+}
+
+TEST(BatchNormKernelsTest, JoinTwoGradientsAsIfTheyHadBeenAddedBefore) {
+  for_units([](const std::string& unit) {
+    for_cases([&](const Case& one) {
+      if (!one.adds()) return;
+      auto first = one.dy;
+      auto second = noise(first.size(), 8);
+      auto added = one;
+      for (std::size_t i = 0; i < first.size(); ++i) added.dy[i] = first[i] + second[i];
+      added.run();
+      auto joined = added;
+      // Each gradient that leaves takes the memory of one that arrives.
+      backward(one.shape, {first.data(), second.data(), one.x.data(), added.y.data(), one.gate()},
+               joined.normalized(),
+               {second.data(), first.data(), joined.dweight.data(), joined.dbias.data()}, alone);
+      EXPECT_EQ(first, added.dz) << unit << ", " << name_of(one);
+      EXPECT_EQ(second, added.dx) << unit << ", " << name_of(one);
+      EXPECT_EQ(joined.dweight, added.dweight) << unit << ", " << name_of(one);
+      EXPECT_EQ(joined.dbias, added.dbias) << unit << ", " << name_of(one);
+    });
+  });
 }
 
 TEST(BatchNormKernelsTest, GiveTheSameBitsHoweverTheWorkIsDivided) {
@@ -262,7 +290,7 @@ TEST(BatchNormKernelsTest, WriteAGradientIntoTheMemoryOfTheOneThatArrives) {
     auto in_place = apart_from_it;
     auto& dy = in_place.dy;
     const bool adds = one.adds();
-    backward(one.shape, {dy.data(), in_place.x.data(), in_place.y.data(), one.gate()},
+    backward(one.shape, {dy.data(), nullptr, in_place.x.data(), in_place.y.data(), one.gate()},
              in_place.normalized(),
              {adds ? in_place.dx.data() : dy.data(), adds ? dy.data() : nullptr,
               in_place.dweight.data(), in_place.dbias.data()},
@@ -278,11 +306,11 @@ TEST(BatchNormKernelsTest, NeedNoMemoryForAGradientThatIsNotWanted) {
   auto other = one;
   // Without the residual's gradient the gate is asked twice.
   std::fill(other.dx.begin(), other.dx.end(), 0.0F);
-  backward(one.shape, {one.dy.data(), one.x.data(), one.y.data(), Gate::Output}, one.normalized(),
-           {other.dx.data(), nullptr, nullptr, nullptr}, alone);
+  backward(one.shape, {one.dy.data(), nullptr, one.x.data(), one.y.data(), Gate::Output},
+           one.normalized(), {other.dx.data(), nullptr, nullptr, nullptr}, alone);
   EXPECT_EQ(other.dx, one.dx);
-  backward(one.shape, {one.dy.data(), one.x.data(), one.y.data(), Gate::Output}, one.normalized(),
-           {nullptr, nullptr, other.dweight.data(), other.dbias.data()}, alone);
+  backward(one.shape, {one.dy.data(), nullptr, one.x.data(), one.y.data(), Gate::Output},
+           one.normalized(), {nullptr, nullptr, other.dweight.data(), other.dbias.data()}, alone);
   EXPECT_EQ(other.dweight, one.dweight);
   EXPECT_EQ(other.dbias, one.dbias);
 }
@@ -348,7 +376,7 @@ TEST(BatchNormKernelsTest, AReluKeepsNanAndLetsItsGradientPass) {
   EXPECT_EQ(y[3], 2.0F);
   EXPECT_EQ(y[4], kInfinity);
   auto mean = zero, inverse = one, scale = one, offset = zero;
-  backward({5, 1}, {dy.data(), x.data(), y.data(), Gate::Output},
+  backward({5, 1}, {dy.data(), nullptr, x.data(), y.data(), Gate::Output},
            {mean.data(), inverse.data(), scale.data(), offset.data()},
            {nullptr, dz.data(), nullptr, sink.data()}, alone);
   EXPECT_THAT(dz, ::testing::ElementsAre(1.0F, 0.0F, 0.0F, 4.0F, 5.0F));

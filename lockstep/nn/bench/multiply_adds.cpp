@@ -3,7 +3,9 @@
 #include <ATen/record_function.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::nn {
 namespace {
@@ -12,6 +14,11 @@ thread_local std::int64_t counted = 0;
 
 std::int64_t product_of_matrices(const at::Tensor& left, const at::Tensor& right) {
   return left.numel() * right.size(-1);
+}
+
+/// A setting for each axis, or one for all.
+std::int64_t at_axis(const std::vector<std::int64_t>& setting, std::size_t axis) {
+  return setting[std::min(axis, setting.size() - 1)];
 }
 
 /// input, weight, bias, stride, padding, dilation, transposed, …
@@ -23,10 +30,11 @@ std::int64_t of_convolution(c10::ArrayRef<const c10::IValue> inputs) {
   const auto padding = inputs[4].toIntVector();
   const auto dilation = inputs[5].toIntVector();
   std::int64_t outputs = input.size(0);
-  for (std::size_t i = 0; i < stride.size(); ++i) {
-    const auto axis = static_cast<std::int64_t>(i) + 2;
-    const auto reach = dilation[i] * (weight.size(axis) - 1) + 1;
-    outputs *= (input.size(axis) + 2 * padding[i] - reach) / stride[i] + 1;
+  for (std::size_t axis = 0; static_cast<std::int64_t>(axis) + 2 < weight.dim(); ++axis) {
+    const auto dimension = static_cast<std::int64_t>(axis) + 2;
+    const auto reach = at_axis(dilation, axis) * (weight.size(dimension) - 1) + 1;
+    const auto room = input.size(dimension) + 2 * at_axis(padding, axis) - reach;
+    outputs *= room / at_axis(stride, axis) + 1;
   }
   return outputs * weight.numel();
 }

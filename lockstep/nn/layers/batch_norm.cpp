@@ -111,7 +111,7 @@ void BatchNormImpl::check(const at::Tensor& x, const at::Tensor& residual) const
 }
 
 bool BatchNormImpl::has_kernel_for(const at::Tensor& x, const at::Tensor& residual) const {
-  if (x.dim() != 2 && x.dim() != 4) return false;
+  if (kernels_ == NormKernels::Libtorch || (x.dim() != 2 && x.dim() != 4)) return false;
   if (x.numel() == 0 || !is_plain_f32(x)) return false;
   if (residual.defined() && !is_plain_f32(residual)) return false;
   for (const auto* own : {&weight, &bias, &running_mean, &running_var}) {
@@ -129,8 +129,9 @@ bool BatchNormImpl::needs_gradient(const at::Tensor& x, const at::Tensor& residu
 at::Tensor BatchNormImpl::compose(const at::Tensor& x, const at::Tensor& residual,
                                   Relu relu) const {
   auto y = normalize_composed(x);
-  if (residual.defined()) y = y + residual;
-  return relu == Relu::Yes ? at::relu(y) : y;
+  // In place, as torchvision does: nobody else has y, and no backward pass needs what it was.
+  if (residual.defined()) y.add_(residual);
+  return relu == Relu::Yes ? y.relu_() : y;
 }
 
 at::Tensor BatchNormImpl::normalize_composed(const at::Tensor& x) const {

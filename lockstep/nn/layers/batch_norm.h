@@ -12,6 +12,12 @@ struct BatchNormOptions {
   double momentum = 0.1;  ///< how far running statistics move at each step
 };
 
+/// Who computes f32 on a CPU.
+enum class NormKernels {
+  Fused,     ///< our own
+  Libtorch,  ///< libtorch's operations one after another, to compare with
+};
+
 /// Batch normalization of [N, C] or [N, C, H, W], and what follows it in a residual network in the
 /// same pass over memory: an addition, a ReLU. Parameters and buffers are named as torchvision
 /// names them.
@@ -41,6 +47,7 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   /// and moves the running ones, as if they came one after another.
   void set_groups(std::int64_t groups);
   std::int64_t groups() const noexcept { return groups_; }
+  void use(NormKernels kernels) noexcept { kernels_ = kernels; }
   std::int64_t channels() const noexcept { return channels_; }
 
   torch::Tensor weight;
@@ -62,6 +69,7 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   std::int64_t channels_;
   BatchNormOptions options_;
   std::int64_t groups_ = 1;
+  NormKernels kernels_ = NormKernels::Fused;
 };
 
 TORCH_MODULE(BatchNorm);

@@ -9,6 +9,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/layers/batch_norm_group.h"
@@ -80,6 +81,27 @@ at::Tensor sum_of_groups(const at::Tensor& gradients) {
   return sum;
 }
 
+/// A gradient as rows, and whether its memory can be used for another: nobody else holds it.
+struct ArrivedGradient {
+  explicit ArrivedGradient(at::Tensor&& arrived) {
+    const auto given = std::move(arrived);
+    if (!given.defined()) return;
+    const bool is_ours = given.use_count() == 1 && given.storage().use_count() == 1;
+    rows = as_rows(given);
+    // As rows it is a copy, or it is the gradient that arrived.
+    is_free = is_ours || !rows.is_same(given);
+  }
+
+  /// Its memory, or new memory where somebody needs it, or where there is none.
+  at::Tensor take(const at::Tensor& like) {
+    const bool was_free = std::exchange(is_free, false);
+    return was_free ? rows : empty_rows_like(like);
+  }
+
+  at::Tensor rows;
+  bool is_free = false;
+};
+
 /// A node of its own rather than a `torch::autograd::Function`: only here is it known that nobody
 /// else holds the gradient that arrives, so that its memory can be used for the one that leaves.
 class BatchNormBackward : public torch::autograd::Node {
@@ -94,6 +116,10 @@ class BatchNormBackward : public torch::autograd::Node {
   /// For Gate::Output, once the output knows this node.
   void save_output(const at::Tensor& y) { y_ = SavedVariable(y, /*is_output=*/true); }
 
+  /// Makes room for the gradient of a second user of the output, and returns its number.
+  std::uint32_t add_user(const at::Tensor& y) { return add_input_metadata(y); }
+  bool has_one_user() const { return num_inputs() == 1; }
+
   variable_list apply(variable_list&& arriving) override;
   std::string name() const override { return "lockstep::nn::BatchNormBackward"; }
   void release_variables() override {
@@ -104,8 +130,8 @@ class BatchNormBackward : public torch::autograd::Node {
   }
 
  private:
-  void run(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& y,
-           const std::array<at::Tensor, 4>& gradients) const;
+  void run(const at::Tensor& x, const ArrivedGradient& dy, const ArrivedGradient& more_dy,
+           const at::Tensor& y, const std::array<at::Tensor, 4>& gradients) const;
 
   SavedVariable x_;
   SavedVariable y_;
@@ -127,40 +153,41 @@ enum Input : std::size_t { kX, kWeight, kBias, kResidual, kInputs };
 variable_list BatchNormBackward::apply(variable_list&& arriving) {
   const std::lock_guard<std::mutex> lock(mutex_);
   refuse_second_derivative();
-  if (!arriving[0].defined()) return variable_list(num_outputs());
+  ArrivedGradient dy(std::move(arriving[0]));
+  ArrivedGradient more_dy(arriving.size() > 1 ? std::move(arriving[1]) : at::Tensor());
+  if (!dy.rows.defined()) std::swap(dy, more_dy);
+  if (!dy.rows.defined()) return variable_list(num_outputs());
   const auto x = x_.unpack();
   const auto y = gate_ == Gate::Output ? y_.unpack(shared_from_this()) : at::Tensor();
   if (!normalizations_.defined()) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
-  const auto given = std::move(arriving[0]);
-  const bool is_ours = given.use_count() == 1 && given.storage().use_count() == 1;
-  const auto dy = as_rows(given);
-  // As rows it is a copy, or it is the gradient that arrived.
-  const auto free = is_ours || !dy.is_same(given) ? dy : at::Tensor();
   const auto wants = [&](std::size_t input) {
     return input < num_outputs() && task_should_compute_output(input);
   };
-  std::array<at::Tensor, kInputs> gradients;
-  if (wants(kResidual)) gradients[kResidual] = free.defined() ? free : empty_rows_like(x);
-  if (wants(kX)) {
-    const bool is_free = free.defined() && !wants(kResidual);
-    gradients[kX] = is_free ? free : empty_rows_like(x);
+  if (more_dy.rows.defined() && !(gate_ == Gate::Output && wants(kResidual))) {
+    dy = ArrivedGradient(dy.rows + more_dy.rows);
+    more_dy = ArrivedGradient(at::Tensor());
   }
+  std::array<at::Tensor, kInputs> gradients;
+  if (wants(kResidual)) gradients[kResidual] = dy.take(x);
+  if (wants(kX)) gradients[kX] = dy.is_free ? dy.take(x) : more_dy.take(x);
   for (const auto input : {kWeight, kBias}) {
     if (wants(input)) gradients[input] = at::empty({groups_, x.size(1)}, x.options());
   }
-  run(x, dy, y, gradients);
+  run(x, dy, more_dy, y, gradients);
   for (const auto input : {kWeight, kBias}) gradients[input] = sum_of_groups(gradients[input]);
   return {gradients.begin(), gradients.begin() + num_outputs()};
 }
 
-void BatchNormBackward::run(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& y,
+void BatchNormBackward::run(const at::Tensor& x, const ArrivedGradient& dy,
+                            const ArrivedGradient& more_dy, const at::Tensor& y,
                             const std::array<at::Tensor, 4>& gradients) const {
   const Groups groups(x, groups_);
   for (std::int64_t i = 0; i < groups_; ++i) {
     const auto begin = groups.begin(i);
     const auto channel = i * x.size(1);
     batch_norm::backward(groups.shape(),
-                         {data_of(dy, begin), data_of(x, begin), data_of(y, begin), gate_},
+                         {data_of(dy.rows, begin), data_of(more_dy.rows, begin), data_of(x, begin),
+                          data_of(y, begin), gate_},
                          groups.normalization(normalizations_, i),
                          {data_of(gradients[kX], begin), data_of(gradients[kResidual], begin),
                           data_of(gradients[kWeight], channel), data_of(gradients[kBias], channel)},
@@ -208,6 +235,14 @@ at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residua
   }
   if (is_recorded) record(x, residual, call, rows, normalizations, y);
   return y;
+}
+
+at::Tensor for_second_user(const at::Tensor& y) {
+  const auto node = std::dynamic_pointer_cast<BatchNormBackward>(y.grad_fn());
+  if (!node || !node->has_one_user()) return y;
+  const auto same = y.variable_data();
+  torch::autograd::impl::set_gradient_edge(same, {node, node->add_user(y)});
+  return same;
 }
 
 at::Tensor batch_norm_in_evaluation(const at::Tensor& x, const at::Tensor& residual,

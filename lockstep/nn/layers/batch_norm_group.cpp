@@ -119,9 +119,9 @@ class SpreadNormalization {
         offset_(walk, normalization.offset) {}
 
   kernels::GradientSource source(const Arriving& arriving, std::int64_t begin) const {
-    const auto* y = arriving.y == nullptr ? nullptr : arriving.y + begin;
-    return {arriving.x + begin, arriving.dy + begin, y,
-            mean_.data(),       scale_.data(),       offset_.data()};
+    const auto from = [begin](const float* all) { return all == nullptr ? nullptr : all + begin; };
+    return {from(arriving.x), from(arriving.dy), from(arriving.more_dy), from(arriving.y),
+            mean_.data(),     scale_.data(),     offset_.data()};
   }
 
  private:
@@ -223,6 +223,7 @@ void backward(const Shape& shape, const Arriving& arriving, const Normalization&
   auto passed = arriving;
   if (gradients.dz != nullptr) {
     passed.dy = gradients.dz;
+    passed.more_dy = nullptr;
     passed.gate = Gate::Open;
   }
   const auto linear = linear_part(shape, normalization, sums);

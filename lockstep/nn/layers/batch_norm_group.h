@@ -58,13 +58,14 @@ void apply(const Shape& shape, const float* x, const float* residual, const floa
 /// The gradient that arrives, and what the forward pass had: `y` is for Gate::Output alone.
 struct Arriving {
   const float* dy;
+  const float* more_dy;  ///< to be added to dy, or null; takes Gate::Output, and `dz` to be wanted
   const float* x;
   const float* y;
   Gate gate;
 };
 
 /// Null where a gradient is not wanted; that of the residual (`dz`) takes Gate::Output. One of `dx`
-/// and `dz` may be the memory of `dy`.
+/// and `dz` may be the memory of `dy`, and the other that of `more_dy`.
 struct Gradients {
   float* dx;
   float* dz;

@@ -185,6 +185,28 @@ HWY_INLINE Vector<D> passed(D d, const GradientSource& source, std::int64_t numb
   }
 }
 
+/// The gradient of an output that two others used, and what passes of it.
+template <typename D>
+HWY_INLINE Vector<D> joined(D d, const GradientSource& source, std::int64_t number) {
+  const auto dy = hn::Add(hn::LoadU(d, source.dy + number), hn::LoadU(d, source.more_dy + number));
+  const auto y = hn::LoadU(d, source.y + number);
+  return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), dy);
+}
+
+struct JoinedTerms {
+  GradientSource source;
+  float* dz;
+
+  template <typename D>
+  HWY_INLINE void operator()(D d, std::int64_t number, std::int64_t column, Vector<D>& first,
+                             Vector<D>& second) const {
+    const auto x = hn::LoadU(d, source.x + number);
+    first = joined(d, source, number);
+    hn::StoreU(first, d, dz + number);
+    second = hn::Mul(first, hn::Sub(x, hn::LoadU(d, source.mean + column)));
+  }
+};
+
 template <Gate gate, bool writes>
 struct GradientTerms {
   GradientSource source;
@@ -202,7 +224,9 @@ struct GradientTerms {
 
 void sum_gradients(const Lines& lines, const GradientSource& source, Gate gate, float* dz,
                    double* sums) {
-  if (gate == Gate::Open) {
+  if (source.more_dy != nullptr) {
+    sum_lines(lines, JoinedTerms{source, dz}, sums);
+  } else if (gate == Gate::Open) {
     sum_lines(lines, GradientTerms<Gate::Open, false>{source, nullptr}, sums);
   } else if (gate == Gate::Input) {
     sum_lines(lines, GradientTerms<Gate::Input, false>{source, nullptr}, sums);

@@ -51,6 +51,7 @@ enum class Gate {
 struct GradientSource {
   const float* x;
   const float* dy;
+  const float* more_dy;  ///< to be added to dy, or null; for `sum_gradients` that writes dz
   const float* y;
   const float* mean;
   const float* scale;

@@ -1,0 +1,40 @@
+#include "lockstep/cli/model_arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "lockstep/cli/image_size.h"
+#include "lockstep/nn/describe_model.h"
+
+namespace lockstep::cli {
+
+void add_model_options(CLI::App& app, ModelArguments& to) {
+  auto& request = to.request;
+  app.add_option("--model", request.model,
+                 fmt::format("{}, or a TorchScript file that ends in .pt",
+                             fmt::join(nn::zoo_names(), ", ")))
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--classes", request.classes,
+                 "what it tells apart; a TorchScript file has its own")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--image-size", to.image_size, "height, width and channels of pictures")
+      ->type_name("HxWxC")
+      ->capture_default_str();
+  app.add_option("--seed", request.seed, "of its first weights")->capture_default_str();
+  app.add_option("--init-from", request.init_from,
+                 "weights from a .safetensors file, or from a state_dict that torch.save wrote")
+      ->type_name("FILE");
+}
+
+nn::ModelRequest model_request(const std::string& where, const ModelArguments& written) {
+  auto request = written.request;
+  const auto size = parse_image_size(where, written.image_size);
+  request.height = size.height;
+  request.width = size.width;
+  request.channels = size.channels;
+  return request;
+}
+
+}  // namespace lockstep::cli
