@@ -14,7 +14,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 void print(const nn::ModelRequest& request, const nn::ModelDescription& model) {
-  ui::Table facts({request.model, ""});
+  ui::Table facts({"model", request.model});
   facts.add({"input", shape_text(request.picture())});
   facts.add({"classes", std::to_string(model.classes)});
   facts.add({"parameters", std::to_string(model.parameters)});
