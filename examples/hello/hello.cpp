@@ -1,6 +1,7 @@
 // What the launcher told me. Run it alone, or as four:
 //   lockstep run --num-replicas 8 --num-instances 4 hello
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <lockstep/lockstep.h>
 
 #include <cstdio>

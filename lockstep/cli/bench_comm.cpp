@@ -1,6 +1,7 @@
 #include "lockstep/cli/bench_comm.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "lockstep/cli/bench_launch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

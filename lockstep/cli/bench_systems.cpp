@@ -1,6 +1,7 @@
 #include "lockstep/cli/bench_systems.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "lockstep/cli/choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/model_arguments.h"

@@ -1,6 +1,7 @@
 #include "lockstep/nn/model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "lockstep/topology/identity.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>

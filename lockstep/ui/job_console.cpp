@@ -1,6 +1,7 @@
 #include "lockstep/ui/job_console.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <map>

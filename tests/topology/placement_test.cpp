@@ -1,6 +1,7 @@
 #include "lockstep/topology/placement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 #include "lockstep/data/sets/catalog.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

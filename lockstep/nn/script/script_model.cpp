@@ -1,6 +1,7 @@
 #include "lockstep/nn/script/script_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/script.h>
 

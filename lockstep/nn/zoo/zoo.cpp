@@ -1,6 +1,7 @@
 #include "lockstep/nn/zoo/zoo.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
