@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/cli/image_size.h"
+#include "lockstep/cli/whole_number.h"
 
 namespace lockstep::cli {
 void add_data_options(CLI::App& app, DataArguments& to) {
@@ -29,6 +30,7 @@ void add_data_options(CLI::App& app, DataArguments& to) {
       ->type_name("HxWxC")
       ->capture_default_str();
   app.add_option("--data-seed", to.synthetic.seed, "what it is made from")
+      ->check(whole_number())
       ->group(group)
       ->capture_default_str();
 }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/cli/image_size.h"
+#include "lockstep/cli/whole_number.h"
 #include "lockstep/nn/describe_model.h"
 
 namespace lockstep::cli {
@@ -23,7 +24,9 @@ void add_model_options(CLI::App& app, ModelArguments& to) {
   app.add_option("--image-size", to.image_size, "height, width and channels of pictures")
       ->type_name("HxWxC")
       ->capture_default_str();
-  app.add_option("--seed", request.seed, "of its first weights")->capture_default_str();
+  app.add_option("--seed", request.seed, "of its first weights")
+      ->check(whole_number())
+      ->capture_default_str();
   app.add_option("--init-from", request.init_from,
                  "weights from a .safetensors file, or from a state_dict that torch.save wrote")
       ->type_name("FILE");

@@ -5,22 +5,25 @@
 #include "lockstep/nn/bench/multiply_adds.h"
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/open_model.h"
+#include "lockstep/nn/torch_errors.h"
 #include "lockstep/nn/zoo/zoo.h"
 #include "lockstep/weights/weight_file.h"
 
 namespace lockstep::nn {
 namespace {
 
-/// Sends one picture through the blocks, evaluating, so that nothing moves.
+/// Sends pictures through the blocks, evaluating, so that nothing moves.
 std::vector<BlockDescription> describe_blocks(Model& model, const ModelRequest& request) {
   const torch::NoGradGuard no_grad;
   model.set_mode(Mode::Evaluate);
   const auto names = model.block_names();
   std::vector<BlockDescription> blocks;
-  auto activation = at::zeros({1, request.channels, request.height, request.width});
+  auto activation = at::zeros({request.samples, request.channels, request.height, request.width});
   for (std::size_t i = 0; i < names.size(); ++i) {
-    activation = model.run_block(i, activation);
-    blocks.push_back({names[i], activation.sizes().slice(1).vec()});
+    activation = model.run_block(i, std::move(activation));
+    auto output = activation.sizes().vec();
+    if (!output.empty()) output.erase(output.begin());
+    blocks.push_back({names[i], std::move(output)});
   }
   model.set_mode(Mode::Train);
   return blocks;
@@ -30,20 +33,24 @@ std::vector<BlockDescription> describe_blocks(Model& model, const ModelRequest& 
 
 ModelDescription describe_model(const ModelRequest& request, const std::string& export_to) {
   if (!export_to.empty()) weights::format_for(export_to);
-  const auto model = open_model(request);
+  const auto [model, classes] = open_model(request);
   ModelDescription description;
   for (const auto& slot : slots_of(model->tensors())) {
     const bool is_learned = slot.role == TensorRole::Parameter;
     (is_learned ? description.parameters : description.buffers) += slot.tensor().numel();
   }
-  description.multiply_adds =
-      count_multiply_adds([&] { description.blocks = describe_blocks(*model, request); });
-  description.classes = description.blocks.back().output.back();
+  description.classes = classes;
+  description.multiply_adds = with_torch_errors("model", [&, &opened = *model] {
+    return count_multiply_adds([&] { description.blocks = describe_blocks(opened, request); }) /
+           request.samples;
+  });
   description.digest = digest_of(*model);
   if (!export_to.empty()) save_weights(*model, export_to);
   return description;
 }
 
-std::vector<std::string> zoo_names() { return network_names(); }
+std::vector<std::string> zoo_names() {
+  return network_names();
+}
 
 }  // namespace lockstep::nn

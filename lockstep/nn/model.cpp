@@ -18,13 +18,13 @@ namespace {
 using Identity = std::tuple<const void*, std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
 Identity identity_of(const at::Tensor& tensor) {
-  // A tensor without elements has no memory to share.
-  const void* const place = tensor.numel() == 0 ? tensor.unsafeGetTensorImpl() : tensor.data_ptr();
-  return {place, tensor.sizes().vec(), tensor.strides().vec()};
+  return {tensor.data_ptr(), tensor.sizes().vec(), tensor.strides().vec()};
 }
 
 void add_tensor(Slot& slot, const NamedTensor& named) {
   slot.names.push_back(named.name);
+  // What is learned under one of its names is learned.
+  if (named.role == TensorRole::Parameter) slot.role = TensorRole::Parameter;
   const auto is_same = [&](const at::Tensor& other) { return other.is_same(named.tensor); };
   if (std::none_of(slot.tensors.begin(), slot.tensors.end(), is_same)) {
     slot.tensors.push_back(named.tensor);
@@ -47,10 +47,12 @@ const at::Tensor& find(const std::unordered_map<std::string, at::Tensor>& target
 
 }  // namespace
 
-at::Tensor Model::forward(const at::Tensor& input) {
+at::Tensor Model::forward(at::Tensor input) {
   const auto blocks = block_names().size();
-  auto activation = input;
-  for (std::size_t block = 0; block < blocks; ++block) activation = run_block(block, activation);
+  auto activation = std::move(input);
+  for (std::size_t block = 0; block < blocks; ++block) {
+    activation = run_block(block, std::move(activation));
+  }
   return activation;
 }
 
@@ -61,9 +63,13 @@ std::vector<Slot> slots_of(const std::vector<NamedTensor>& tensors) {
   std::vector<Slot> slots;
   std::map<Identity, std::size_t> places;
   for (const auto& named : sorted) {
-    const auto [place, is_new] = places.try_emplace(identity_of(named.tensor), slots.size());
-    if (is_new) slots.push_back({.names = {}, .tensors = {}, .role = named.role});
-    add_tensor(slots[place->second], named);
+    auto place = slots.size();
+    // Without elements there is no memory to share.
+    if (named.tensor.numel() > 0) {
+      place = places.try_emplace(identity_of(named.tensor), place).first->second;
+    }
+    if (place == slots.size()) slots.push_back({.names = {}, .tensors = {}, .role = named.role});
+    add_tensor(slots[place], named);
   }
   return slots;
 }
@@ -91,6 +97,10 @@ void copy_and_tie(const std::vector<NamedTensor>& from, const std::vector<NamedT
       auto& tied = targets.at(name);
       if (!tied.is_same(kept)) tied.set_data(kept.detach());
     }
+  }
+  if (slots_of(to).size() != slots_of(from).size()) {
+    throw Error(ErrorKind::Options, "model: a clone ties tensors that the model does not tie",
+                "hand over a function that makes the module");
   }
 }
 

@@ -34,8 +34,8 @@ class Model {
   virtual std::vector<std::string> block_names() const = 0;
 
   /// One block, on what the block before it gave. What is random in it is drawn for the current
-  /// `RandomScope`.
-  virtual at::Tensor run_block(std::size_t block, const at::Tensor& input) = 0;
+  /// `RandomScope`. Who moves the input in gives it up: its gradient is not to be asked for.
+  virtual at::Tensor run_block(std::size_t block, at::Tensor input) = 0;
 
   /// Every name of every parameter and buffer, a tied one under all of its names.
   virtual std::vector<NamedTensor> tensors() const = 0;
@@ -48,7 +48,7 @@ class Model {
   virtual std::unique_ptr<Model> clone() const = 0;
 
   /// All blocks in order.
-  at::Tensor forward(const at::Tensor& input);
+  at::Tensor forward(at::Tensor input);
 };
 
 /// A parameter or buffer with all its names: what has one place in a weight file, one gradient and

@@ -14,7 +14,8 @@ struct ModelRequest {
   std::int64_t height = 32;
   std::int64_t width = 32;
   std::uint64_t seed = 0;
-  std::string init_from{};  ///< a weight file, or nothing
+  std::int64_t samples = 2;  ///< with how many pictures it is tried
+  std::string init_from{};   ///< a weight file, or nothing
 
   std::vector<std::int64_t> picture() const { return {channels, height, width}; }
 };

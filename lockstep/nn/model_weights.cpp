@@ -76,7 +76,9 @@ weights::WantedTensors wanted_by(const std::vector<Slot>& slots) {
 void fill(const Slot& slot, const weights::TensorView& view) {
   // Files keep tensors at any address, so bytes are copied before they are elements.
   const auto values = at::empty(view.shape, slot.tensor().scalar_type());
-  std::memcpy(values.data_ptr(), view.bytes.data(), view.bytes.size());
+  if (!view.bytes.empty()) {
+    std::memcpy(values.data_ptr(), view.bytes.data(), view.bytes.size());
+  }
   const torch::NoGradGuard no_grad;
   slot.tensor().copy_(values);
 }

@@ -31,12 +31,12 @@ class ModuleModel : public Model {
     }
   }
 
-  at::Tensor run_block(std::size_t block, const at::Tensor& input) override {
+  at::Tensor run_block(std::size_t block, at::Tensor input) override {
     if constexpr (kHasBlocks) {
-      return module_->run_block(block, input);
+      return module_->run_block(block, std::move(input));
     } else {
       if (auto* const scope = RandomScope::current()) scope->enter_block(0);
-      return module_->forward(input);
+      return module_->forward(std::move(input));
     }
   }
 
@@ -45,6 +45,7 @@ class ModuleModel : public Model {
 
   std::unique_ptr<Model> clone() const override {
     auto copy = std::dynamic_pointer_cast<Module>(clone_module(*module_));
+    if (copy == nullptr) refuse_other_type(*module_);
     return std::make_unique<ModuleModel>(std::move(copy));
   }
 

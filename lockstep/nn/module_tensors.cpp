@@ -41,4 +41,10 @@ std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module)
   return copy;
 }
 
+void refuse_other_type(const torch::nn::Module& module) {
+  throw Error(ErrorKind::Options,
+              fmt::format("model: a clone of {} is of another type", module.name()),
+              fmt::format("derive it from torch::nn::Cloneable<{}>", module.name()));
+}
+
 }  // namespace lockstep::nn

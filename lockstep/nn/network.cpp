@@ -44,19 +44,19 @@ void Network::check_picture(const std::vector<std::int64_t>& shape) const {
   }
 }
 
-at::Tensor Network::run_block(std::size_t block, const at::Tensor& input) {
+at::Tensor Network::run_block(std::size_t block, at::Tensor input) {
   if (auto* const scope = RandomScope::current()) {
     scope->enter_block(static_cast<std::uint32_t>(block));
   }
-  if (block != 0 || !input_) return blocks_.at(block).run(input);
+  if (block != 0 || !input_) return blocks_.at(block).run(std::move(input));
   check_picture(input.dim() == 0 ? std::vector<std::int64_t>{} : input.sizes().slice(1).vec());
   return blocks_[0].run(input.contiguous(at::MemoryFormat::ChannelsLast));
 }
 
-at::Tensor Network::forward(const at::Tensor& input) {
-  auto activation = input;
+at::Tensor Network::forward(at::Tensor input) {
+  auto activation = std::move(input);
   for (std::size_t block = 0; block < blocks_.size(); ++block) {
-    activation = run_block(block, activation);
+    activation = run_block(block, std::move(activation));
   }
   return activation;
 }

@@ -26,7 +26,7 @@ struct InputShape {
 struct Block {
   std::string name;                  ///< as in "layer3.8"
   std::vector<std::string> modules;  ///< the children that belong to it, as in "conv1" and "bn1"
-  std::function<at::Tensor(const at::Tensor&)> run;
+  std::function<at::Tensor(at::Tensor)> run;
 };
 
 /// A network that is a sequence of named blocks, each of which takes what the one before gave.
@@ -36,7 +36,7 @@ struct Block {
 ///
 ///     auto net = std::make_shared<Network>([](Network& net) {
 ///       auto linear = net.register_module("linear", torch::nn::Linear(64, 10));
-///       net.add_block({"head", {"linear"}, [linear](auto& x) { return linear->forward(x); }});
+///       net.add_block({"head", {"linear"}, [linear](auto x) { return linear->forward(x); }});
 ///     });
 ///
 /// Errors: `Options` for a picture that it cannot take.
@@ -54,10 +54,11 @@ class Network : public torch::nn::Module {
   void check_picture(const std::vector<std::int64_t>& shape) const;
 
   const std::vector<Block>& blocks() const noexcept { return blocks_; }
-  at::Tensor run_block(std::size_t block, const at::Tensor& input);
+  /// Who moves the input in gives it up: then a block may keep its gradient to itself.
+  at::Tensor run_block(std::size_t block, at::Tensor input);
 
   /// All blocks, in order.
-  at::Tensor forward(const at::Tensor& input);
+  at::Tensor forward(at::Tensor input);
 
   std::shared_ptr<torch::nn::Module> clone(const OptionalDevice& device = {}) const override;
 

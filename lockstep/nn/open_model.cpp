@@ -3,6 +3,7 @@
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/nn/script/script_model.h"
+#include "lockstep/nn/torch_errors.h"
 #include "lockstep/nn/trial.h"
 
 namespace lockstep::nn {
@@ -10,7 +11,8 @@ namespace {
 
 std::unique_ptr<Model> open_untried(const ModelRequest& request) {
   if (request.model.ends_with(".pt")) return load_script(request.model);
-  return model_of(make_network(network_request(request)));
+  return with_torch_errors("model",
+                           [&] { return model_of(make_network(network_request(request))); });
 }
 
 }  // namespace
@@ -22,11 +24,12 @@ NetworkRequest network_request(const ModelRequest& request) {
           .options = {.channels = request.channels, .seed = request.seed}};
 }
 
-std::unique_ptr<Model> open_model(const ModelRequest& request) {
+OpenedModel open_model(const ModelRequest& request) {
   auto model = open_untried(request);
-  try_step(*model, request.picture());
+  const auto classes =
+      try_step(*model, {request.samples, request.channels, request.height, request.width});
   if (!request.init_from.empty()) load_weights(*model, request.init_from);
-  return model;
+  return {std::move(model), classes};
 }
 
 }  // namespace lockstep::nn

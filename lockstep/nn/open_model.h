@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "lockstep/nn/model.h"
@@ -11,10 +12,15 @@ namespace lockstep::nn {
 /// What the zoo is asked for.
 NetworkRequest network_request(const ModelRequest& request);
 
+struct OpenedModel {
+  std::unique_ptr<Model> model;
+  std::int64_t classes;
+};
+
 /// The model, with the weights of its seed, of its TorchScript file, or of `init_from`; tried with
 /// pictures of the requested shape.
 ///
 /// Errors: those of `make_network`, `load_script`, `load_weights` and `try_step`.
-std::unique_ptr<Model> open_model(const ModelRequest& request);
+OpenedModel open_model(const ModelRequest& request);
 
 }  // namespace lockstep::nn

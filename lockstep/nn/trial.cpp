@@ -6,17 +6,16 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/random/random_scope.h"
+#include "lockstep/nn/torch_errors.h"
 
 namespace lockstep::nn {
 namespace {
 
-constexpr std::int64_t kSamples = 2;
-
-void check_logits(const at::Tensor& logits) {
-  if (logits.dim() != 2 || logits.size(0) != kSamples || !logits.is_floating_point()) {
+void check_logits(const at::Tensor& logits, std::int64_t samples) {
+  if (logits.dim() != 2 || logits.size(0) != samples || !logits.is_floating_point()) {
     throw Error(ErrorKind::Options,
                 fmt::format("model: expected logits [{}, classes] for {} pictures, found {} [{}]",
-                            kSamples, kSamples, c10::toString(logits.scalar_type()),
+                            samples, samples, c10::toString(logits.scalar_type()),
                             fmt::join(logits.sizes().vec(), ", ")));
   }
   if (!logits.requires_grad()) {
@@ -28,16 +27,16 @@ void check_logits(const at::Tensor& logits) {
 
 }  // namespace
 
-std::int64_t try_step(const Model& model, const std::vector<std::int64_t>& picture) {
-  const RandomScope scope(making_key(0));
-  const auto copy = model.clone();
-  copy->set_mode(Mode::Train);
-  auto shape = picture;
-  shape.insert(shape.begin(), kSamples);
-  const auto logits = copy->forward(at::randn(shape));
-  check_logits(logits);
-  logits.sum().backward();
-  return logits.size(1);
+std::int64_t try_step(const Model& model, const std::vector<std::int64_t>& pictures) {
+  return with_torch_errors("model", [&] {
+    const RandomScope scope(making_key(0));
+    const auto copy = model.clone();
+    copy->set_mode(Mode::Train);
+    const auto logits = copy->forward(at::randn(pictures));
+    check_logits(logits, pictures.front());
+    logits.sum().backward();
+    return logits.size(1);
+  });
 }
 
 }  // namespace lockstep::nn

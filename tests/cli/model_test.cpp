@@ -64,6 +64,9 @@ TEST(ModelCommandTest, SaysWhatIsWrong) {
       {{"--model", "convnet", "--image-size", "3x9"}, 2, "at least 4 x 4, found [3, 3, 9]"},
       {{"--image-size", "0x9"}, 2, "--image-size: expected HEIGHTxWIDTH"},
       {{"--classes", "0"}, 2, "--classes"},
+      {{"--seed", "-1"}, 2, "expected a whole number from 0 on"},
+      {{"--image-size", "1000000x1000000"}, 2, "each from 1 to 65536"},
+      {{"--image-size", "65536x65536x4096"}, 4, "not enough memory"},
       {{"--model", "nowhere.pt"}, 5, "there is no file 'nowhere.pt'"},
       {{"--model", fixture("frozen.pt")}, 3, "no parameters that could be trained"},
       {{"--model", fixture("weights.pt")}, 3, "weights alone go to --init-from"},
@@ -107,6 +110,27 @@ TEST(BenchTrainTest, MeasuresATorchScriptFileAlone) {
                 "--batch-size", "4", "--threads-per-device", "1", "--rounds", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, Not(HasSubstr("libtorch")));
+}
+
+TEST(ModelCommandTest, TakesOneThatEvaluatesToSomethingElse) {
+  const auto shown =
+      lockstep({"model", "--model", fixture("other_when_evaluating.pt"), "--image-size", "2x2"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("classes        4\n"));
+}
+
+TEST(BenchTrainTest, TakesWeightsAndTheBatchThatATraceIsBoundTo) {
+  const ScratchFolder folder;
+  const auto file = folder.path() + "/w.pt";
+  EXPECT_EQ(lockstep({"model", "--model", "convnet", "--seed", "5", "--export", file}).exit_code,
+            0);
+  const auto loaded = lockstep({"bench", "train", "--model", "convnet", "--init-from", file,
+                                "--batch-size", "2", "--threads-per-device", "1", "--rounds", "1"});
+  EXPECT_EQ(loaded.exit_code, 0) << loaded.err;
+  const auto bound =
+      lockstep({"bench", "train", "--model", fixture("bound.pt"), "--image-size", "2x2",
+                "--batch-size", "4", "--threads-per-device", "1", "--rounds", "1"});
+  EXPECT_EQ(bound.exit_code, 0) << bound.err;
 }
 
 TEST(BenchTrainTest, SaysThatSeveralInstancesComeLater) {

@@ -1,6 +1,7 @@
 """Makes the TorchScript files of fixtures/: make_scripts.py FOLDER. Needs torch."""
 import os
 import sys
+from typing import Optional
 
 import torch
 from torch import nn
@@ -62,6 +63,87 @@ class Bound(nn.Module):
         return self.fc(x.reshape(int(x.shape[0]), 12))
 
 
+class Cuts(nn.Module):
+    """Two buffers that are cut from one memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        whole = torch.arange(8.0)
+        self.register_buffer("a", whole[:4])
+        self.register_buffer("b", whole[4:])
+
+    def forward(self, x):
+        return self.fc(x) * self.a + self.b
+
+
+def noisy(x):
+    return torch.dropout(x, 0.5, True)
+
+
+def seeded(x):
+    torch.manual_seed(5)
+    return x
+
+
+class Forking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(torch.jit.wait(torch.jit.fork(noisy, x)))
+
+
+class CallsSeeding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(seeded(x))
+
+
+class MaybeBuffer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.count: Optional[torch.Tensor]
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        count = self.count
+        if count is not None:
+            count.add_(1)
+        return self.fc(x)
+
+
+class OtherWhenEvaluating(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(12, 4)
+
+    def forward(self, x):
+        y = self.fc(x.flatten(1))
+        if self.training:
+            return y
+        return y.argmax(1)
+
+
+class AsWritten(nn.Module):
+    """Scripted, with a frozen norm and a dropout that is always on."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("var", torch.ones(4))
+
+    def forward(self, x):
+        x = torch.batch_norm(x, None, None, self.mean, self.var, False, 0.1, 1e-5, False)
+        return torch.dropout(self.fc(x), 0.5, True)
+
+
 def main(folder):
     torch.manual_seed(0)
     picture = torch.randn(4, 3, 6, 6)
@@ -79,6 +161,12 @@ def main(folder):
     save(torch.jit.script(TwoInputs()), "two_inputs.pt")
     save(torch.jit.script(Seeding()), "seeding.pt")
     save(torch.jit.trace(Bound(), torch.randn(4, 3, 2, 2)), "bound.pt")
+    save(torch.jit.script(Cuts()), "cuts.pt")
+    save(torch.jit.script(Forking()), "forking.pt")
+    save(torch.jit.script(CallsSeeding()), "calls_seeding.pt")
+    save(torch.jit.script(MaybeBuffer()), "maybe_buffer.pt")
+    save(torch.jit.script(OtherWhenEvaluating()), "other_when_evaluating.pt")
+    save(torch.jit.script(AsWritten()), "as_written.pt")
     torch.save(net.state_dict(), os.path.join(folder, "weights.pt"))
     torch.save({"input": picture, "logits": net.eval()(picture).detach()}, os.path.join(folder, "evaluated.pt"))
 

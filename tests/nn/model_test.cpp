@@ -113,7 +113,38 @@ TEST(ModelTest, SaysWhichTensorACloneLost) {
   };
   const auto module = std::make_shared<ForgetfulImpl>();
   module->register_buffer("added", torch::ones({3}));
-  testing::expect_error([&] { model_of(module)->clone(); }, ErrorKind::Options, "clone");
+  testing::expect_error([&] { model_of(module)->clone(); }, ErrorKind::Options,
+                        "derive it from torch::nn::Cloneable, or hand over a function");
+}
+
+struct DerivedImpl : SharedImpl {};
+
+TEST(ModelTest, SaysThatAClonesTypeIsAnother) {
+  testing::expect_error([] { model_of(std::make_shared<DerivedImpl>())->clone(); },
+                        ErrorKind::Options, "is of another type");
+}
+
+TEST(SlotsTest, AreLearnedWhereOneOfTheirNamesIs) {
+  const auto weight = torch::ones({4});
+  const auto slots =
+      slots_of({{"anchor", weight, TensorRole::Buffer}, {"weight", weight, TensorRole::Parameter}});
+  ASSERT_EQ(slots.size(), 1U);
+  EXPECT_EQ(slots[0].role, TensorRole::Parameter);
+}
+
+TEST(ModelTest, ShowsTheWholeGradientOfAnActivationThatSomebodyHolds) {
+  const auto model = model_of(resnet20(10));
+  const auto input = make_seeded(1, [] { return torch::randn({4, 3, 16, 16}); });
+  const auto rest = [&](at::Tensor activation) {
+    for (std::size_t block = 2; block < 11; ++block) {
+      activation = model->run_block(block, std::move(activation));
+    }
+    return activation.square().sum();
+  };
+  const auto held = model->run_block(1, model->run_block(0, input));
+  const auto seen = torch::autograd::grad({rest(held)}, {held})[0];
+  const auto leaf = held.detach().requires_grad_();
+  testing::expect_close(seen, torch::autograd::grad({rest(leaf)}, {leaf})[0], 1e-4);
 }
 
 TEST(ModelTest, TakesAnyModuleAsOneBlock) {

@@ -1,6 +1,7 @@
 #include "lockstep/nn/random/random_scope.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ThreadLocalState.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
 #include <torch/torch.h>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "lockstep/nn/random/routed_operations.h"
 #include "tests/nn/tensors.h"
 #include "tests/support/errors.h"
 
@@ -187,6 +189,30 @@ TEST(RandomScopeTest, RefusesByNameWhatTakesNoGenerator) {
   const RandomScope scope(kKey);
   testing::expect_error([&] { operation.call(ones()); }, ErrorKind::Unavailable,
                         "random operation lockstep_test::noise: it takes no generator");
+}
+
+TEST(RandomScopeTest, RemembersARefusalForWhoeverCatchesSomethingElse) {
+  const RandomScope scope(kKey);
+  take_refusal();  // of another test
+  try {
+    torch::rand({2}, torch::device(torch::kMeta));
+  } catch (const std::exception&) {
+  }
+  const auto refusal = take_refusal();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->kind(), ErrorKind::Unavailable);
+  EXPECT_FALSE(take_refusal());
+}
+
+TEST(RandomScopeTest, RefusesThreadsThatKnowNoReplica) {
+  const RandomScope scope(kKey);
+  const at::ThreadLocalState state;
+  std::thread([&state] {
+    // As libtorch does for threads that it starts.
+    const at::ThreadLocalStateGuard guard(state);
+    testing::expect_error([] { torch::rand({2}); }, ErrorKind::Unavailable,
+                          "it runs in a thread without a replica");
+  }).join();
 }
 
 TEST(RandomScopeTest, RefusesDevicesWithoutAGeneratorOfOurs) {

@@ -63,7 +63,7 @@ TEST_P(ScriptTest, FindsParametersAndBuffers) {
                                  "norm.num_batches_tracked", "norm.running_mean",
                                  "norm.running_var", "norm.weight"));
   EXPECT_EQ(count_parameters(*model), 3 * 8 * 9 + 8 + 16 + 36);
-  EXPECT_EQ(try_step(*model, {3, 6, 6}), 4);
+  EXPECT_EQ(try_step(*model, {2, 3, 6, 6}), 4);
 }
 
 TEST_P(ScriptTest, Trains) {
@@ -159,6 +159,46 @@ TEST(ScriptModelTest, KeepsTiesInClonesAndFiles) {
   }
 }
 
+at::Tensor tensor_called(const Model& model, const std::string& name) {
+  for (const auto& named : model.tensors()) {
+    if (named.name == name) return named.tensor;
+  }
+  ADD_FAILURE() << "there is no " << name;
+  return {};
+}
+
+TEST(ScriptModelTest, KeepsEveryBufferAsItIsWhileItEvaluates) {
+  const auto model = load_script(fixture("traced.pt"));
+  const auto digest = digest_of(*model);
+  model->set_mode(Mode::Evaluate);
+  model->forward(pictures());
+  EXPECT_EQ(digest_of(*model), digest);
+  EXPECT_EQ(digest_of(*model->clone()), digest);
+}
+
+TEST(ScriptModelTest, KeepsApartWhatIsCutFromOneMemory) {
+  const auto model = load_script(fixture("cuts.pt"));
+  const auto clone = model->clone();
+  EXPECT_EQ(slots_of(clone->tensors()).size(), 4U);
+  EXPECT_EQ(tensor_called(*clone, "a").sum().item<float>(), 0 + 1 + 2 + 3);
+  EXPECT_EQ(tensor_called(*clone, "b").sum().item<float>(), 4 + 5 + 6 + 7);
+  EXPECT_EQ(digest_of(*clone), digest_of(*model));
+}
+
+TEST(ScriptModelTest, FindsBuffersThatMayBeNone) {
+  const auto model = load_script(fixture("maybe_buffer.pt"));
+  model->forward(torch::ones({2, 4}));
+  EXPECT_EQ(tensor_called(*model, "count").item<float>(), 1);
+}
+
+TEST(ScriptModelTest, LeavesScriptedCodeAsItIsWritten) {
+  const auto model = load_script(fixture("as_written.pt"));
+  model->set_mode(Mode::Evaluate);
+  const RandomScope scope({.seed = 1});
+  const auto output = model->forward(torch::ones({64, 4}));
+  EXPECT_GT((output == 0).sum().item<std::int64_t>(), 64) << "its dropout is always on";
+}
+
 struct Refused {
   const char* file;
   const char* reason;
@@ -181,6 +221,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Refused{"double.pt", "expected parameters of 32-bit floats, found Double in"},
                       Refused{"two_inputs.pt", "expected forward to take one input, found 2"},
                       Refused{"seeding.pt", "it calls aten::manual_seed"},
+                      Refused{"calls_seeding.pt", "it calls aten::manual_seed"},
+                      Refused{"forking.pt", "it calls torch.jit.fork"},
                       Refused{"weights.pt", "weights alone go to --init-from"}));
 
 TEST(ScriptModelTest, SaysWhatIsWrongWithAFile) {
@@ -188,8 +230,10 @@ TEST(ScriptModelTest, SaysWhatIsWrongWithAFile) {
                         "model: there is no file '/nowhere/model.pt'");
   const testing::ScratchFolder folder;
   const auto path = folder.write("garbage.pt", "PK\x03\x04 not really");
-  testing::expect_error([&] { load_script(path); }, ErrorKind::Data,
-                        "expected a TorchScript module, found another file");
+  testing::expect_error([&] { load_script(path); }, ErrorKind::Data, "that can be loaded");
+  // libtorch would read this one without checking it.
+  const auto flat = folder.write("flat.pt", std::string("\0\0\0\0PTMF", 8) + std::string(64, 'x'));
+  testing::expect_error([&] { load_script(flat); }, ErrorKind::Data, "it is no zip file");
   std::ifstream whole(fixture("scripted.pt"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(whole)), {});
   for (const std::size_t length : {bytes.size() / 3, bytes.size() / 2, bytes.size() - 1}) {

@@ -63,6 +63,18 @@ TEST_P(SecondUserTest, GivesTheBitsThatAutogradsOwnSumGives) {
   }
 }
 
+TEST(SecondUsersTest, ChangesInPlaceAreNoticed) {
+  const auto x = torch::randn({4, 3, 2, 2}).requires_grad_();
+  BatchNorm layer(3);
+  const auto y = layer->forward_add_relu(x, torch::ones_like(x));
+  const auto second = for_second_user(y);
+  {
+    const torch::NoGradGuard no_grad;
+    second.mul_(-1);
+  }
+  EXPECT_THROW((second * second).sum().backward(), c10::Error);
+}
+
 TEST(OnlyUserTest, IsTheTensorItselfWhereNoSuchLayerMadeIt) {
   const auto leaf = torch::ones({2, 3}).requires_grad_();
   EXPECT_TRUE(for_second_user(leaf).is_same(leaf));

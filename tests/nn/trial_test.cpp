@@ -27,13 +27,13 @@ struct GivingImpl : torch::nn::Cloneable<GivingImpl> {
 };
 
 std::int64_t try_giving(std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> give) {
-  return try_step(*model_of(std::make_shared<GivingImpl>(std::move(give))), {3, 4, 4});
+  return try_step(*model_of(std::make_shared<GivingImpl>(std::move(give))), {2, 3, 4, 4});
 }
 
 TEST(TrialTest, TellsTheClassesAndLeavesTheModelAlone) {
   const auto model = model_of(convnet(7));
   const auto before = digest_of(*model);
-  EXPECT_EQ(try_step(*model, {3, 8, 8}), 7);
+  EXPECT_EQ(try_step(*model, {2, 3, 8, 8}), 7);
   EXPECT_EQ(digest_of(*model), before);
 }
 
@@ -48,7 +48,7 @@ TEST(TrialTest, RefusesWhatIsNoLogits) {
 TEST(TrialTest, RefusesPicturesThatTheModelCannotTake) {
   testing::expect_error(
       [] {
-        try_step(*model_of(convnet(7)), {3, 3, 3});
+        try_step(*model_of(convnet(7)), {2, 3, 3, 3});
       },
       ErrorKind::Options, "at least 4 x 4");
 }

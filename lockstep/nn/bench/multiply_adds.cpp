@@ -42,7 +42,7 @@ std::int64_t of_convolution(c10::ArrayRef<const c10::IValue> inputs) {
 std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
   const std::string_view name = function.name();
   const auto inputs = function.inputs();
-  if (name == "aten::convolution") {
+  if (name == "aten::_convolution") {  // every convolution calls it, a traced one begins with it
     counted += of_convolution(inputs);
   } else if (name == "aten::mm" || name == "aten::bmm") {
     counted += product_of_matrices(inputs[0].toTensor(), inputs[1].toTensor());

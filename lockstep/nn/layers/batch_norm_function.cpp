@@ -240,7 +240,7 @@ at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residua
 at::Tensor for_second_user(const at::Tensor& y) {
   const auto node = std::dynamic_pointer_cast<BatchNormBackward>(y.grad_fn());
   if (!node || !node->has_one_user()) return y;
-  const auto same = y.variable_data();
+  const auto same = y.detach();  // and with it autograd's count of changes in place
   torch::autograd::impl::set_gradient_edge(same, {node, node->add_user(y)});
   return same;
 }

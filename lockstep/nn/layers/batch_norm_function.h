@@ -27,7 +27,8 @@ at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residua
 
 /// The same values for a second user, whose gradient reaches the layer that made them apart from
 /// the first's, so that its kernels add both on their way instead of autograd before it. Whatever
-/// no such layer made is returned as it is.
+/// no such layer made is returned as it is. From then on the gradient of `y` itself is a part of
+/// it: only for who alone holds `y`.
 at::Tensor for_second_user(const at::Tensor& y);
 
 /// Normalizes by running statistics, without autograd.

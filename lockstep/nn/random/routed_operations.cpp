@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -48,13 +49,15 @@ c10::Device device_of(const c10::OperatorHandle& operation, const Stack& stack) 
   return c10::kCPU;
 }
 
+thread_local std::optional<Error> last_refusal;
+
 [[noreturn]] void refuse(const c10::OperatorHandle& operation, const std::string& why) {
-  throw Error(
-      ErrorKind::Unavailable,
-      fmt::format("random operation {}: {}, so replicas would race for one generator of the "
-                  "process",
-                  full_name(operation.operator_name()), why),
-      "use a layer of lockstep::nn in its place, as nn::Dropout");
+  last_refusal.emplace(ErrorKind::Unavailable,
+                       fmt::format("random operation {}: {}, so replicas would race for one "
+                                   "generator of the process",
+                                   full_name(operation.operator_name()), why),
+                       "use a layer of lockstep::nn in its place, as nn::Dropout");
+  throw *last_refusal;
 }
 
 void check_device(const c10::OperatorHandle& operation, const Stack& stack) {
@@ -74,7 +77,9 @@ void run_with_generator(const c10::OperatorHandle& operation, c10::DispatchKeySe
   const auto& arguments = operation.schema().arguments();
   const auto place = std::find_if(arguments.begin(), arguments.end(), is_generator);
   auto& value = *(stack->end() - (arguments.end() - place));
-  if (scope != nullptr && value.isNone()) {
+  if (value.isNone()) {
+    // libtorch hands the key on to threads that it starts, but no scope.
+    if (scope == nullptr) refuse(operation, "it runs in a thread without a replica");
     check_device(operation, *stack);
     value = at::make_generator<at::CPUGeneratorImpl>(scope->next_call().key());
   }
@@ -88,8 +93,20 @@ void run_native_dropout(const c10::OperatorHandle& operation, c10::DispatchKeySe
   go_on(operation, keys, stack);
 }
 
-void run_not(const c10::OperatorHandle& operation, c10::DispatchKeySet /*keys*/, Stack* /*stack*/) {
-  refuse(operation, "it takes no generator");
+/// Without a generator of its own it may still draw nothing: attention without dropout.
+bool draws_nothing(const c10::OperatorHandle& operation, const Stack& stack) {
+  const auto& arguments = operation.schema().arguments();
+  const auto share = std::find_if(arguments.begin(), arguments.end(),
+                                  [](const auto& each) { return each.name() == "dropout_p"; });
+  if (share == arguments.end()) return false;
+  const auto& value = *(stack.end() - (arguments.end() - share));
+  return value.isDouble() && value.toDouble() == 0;
+}
+
+void run_if_nothing_is_drawn(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
+                             Stack* stack) {
+  if (!draws_nothing(operation, *stack)) refuse(operation, "it takes no generator");
+  go_on(operation, keys, stack);
 }
 
 /// Whether it is made of other operations, which pass by themselves.
@@ -109,7 +126,7 @@ std::optional<torch::CppFunction> function_for(const c10::OperatorHandle& operat
   if (operation.schema().name() == "aten::native_dropout") {
     return torch::CppFunction::makeFromBoxedFunction<&run_native_dropout>();
   }
-  return torch::CppFunction::makeFromBoxedFunction<&run_not>();
+  return torch::CppFunction::makeFromBoxedFunction<&run_if_nothing_is_drawn>();
 }
 
 /// What is registered with libtorch, for as long as the process lives.
@@ -154,6 +171,10 @@ void route_random_operations() {
 
 void unroute_random_operations() noexcept {
   c10::impl::tls_set_dispatch_key_included(kKey, false);
+}
+
+std::optional<Error> take_refusal() {
+  return std::exchange(last_refusal, std::nullopt);
 }
 
 }  // namespace lockstep::nn

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <optional>
+
+#include "lockstep/base/error.h"
+
 namespace lockstep::nn {
 
 /// Sends every random operation that the calling thread runs from here on to the current
@@ -14,5 +18,9 @@ namespace lockstep::nn {
 void route_random_operations();
 
 void unroute_random_operations() noexcept;
+
+/// The last refusal of the calling thread that nobody has taken yet, for whoever catches what
+/// somebody else made of it.
+std::optional<Error> take_refusal();
 
 }  // namespace lockstep::nn

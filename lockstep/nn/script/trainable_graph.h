@@ -6,10 +6,14 @@
 
 namespace lockstep::nn {
 
-/// Looks through everything that a TorchScript module may call, and lets what tracing recorded as
-/// `training=True` follow the module's mode.
+enum class Origin { Scripted, Traced };
+
+/// Looks through everything that a TorchScript module may call. What tracing recorded as
+/// `training=True` follows the module's mode from then on; scripted code says itself what it means,
+/// and stays as it is.
 ///
-/// Errors: `Data`, which `where` begins, if the module was traced for evaluation, or sets a seed.
-void make_graph_trainable(const torch::jit::Module& module, const std::string& where);
+/// Errors: `Data`, which `where` begins, if the module was traced for evaluation, sets a seed, or
+/// forks into threads that know nothing of its replica.
+Origin make_graph_trainable(const torch::jit::Module& module, const std::string& where);
 
 }  // namespace lockstep::nn

@@ -38,9 +38,11 @@ at::Tensor ResidualBlockImpl::carry(const at::Tensor& input) {
   return at::constant_pad_nd(thinned, {0, 0, 0, 0, 0, new_channels_}, 0);
 }
 
-at::Tensor ResidualBlockImpl::forward(const at::Tensor& input) {
-  const auto carried = carry(for_second_user(input));
-  auto activation = input;
+at::Tensor ResidualBlockImpl::forward(at::Tensor input) {
+  // Whoever else holds the input may ask for its gradient, and would see one of two parts.
+  const bool is_ours = input.use_count() == 1;
+  const auto carried = carry(is_ours ? for_second_user(input) : input);
+  auto activation = std::move(input);
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
     activation = layers_[i].norm->forward_relu(layers_[i].convolution(activation));
   }

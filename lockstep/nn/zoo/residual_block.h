@@ -24,7 +24,7 @@ class ResidualBlockImpl : public torch::nn::Module {
   /// The first convolution that is wider than 1x1 takes the stride, as in torchvision.
   ResidualBlockImpl(const std::vector<ConvolutionOptions>& convolutions, Shortcut shortcut);
 
-  at::Tensor forward(const at::Tensor& input);
+  at::Tensor forward(at::Tensor input);
 
  private:
   at::Tensor carry(const at::Tensor& input);

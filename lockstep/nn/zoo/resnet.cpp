@@ -75,8 +75,8 @@ std::int64_t add_stage(Network& net, const Plan& plan, std::size_t stage, std::i
         std::to_string(i),
         ResidualBlock(convolutions(plan.depth, in, width, stride), plan.shortcut));
     const auto block_name = fmt::format("{}.{}", name, i);
-    net.add_block({block_name, {block_name}, [block](const at::Tensor& input) {
-                     return block->forward(input);
+    net.add_block({block_name, {block_name}, [block](at::Tensor input) {
+                     return block->forward(std::move(input));
                    }});
     in = width * expansion(plan.depth);
   }

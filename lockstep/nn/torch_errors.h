@@ -1,0 +1,33 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::nn {
+
+/// What libtorch says, as an error of ours: without the page of addresses behind it.
+inline Error torch_error(const std::string& where, const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const auto line = text.substr(0, text.find('\n'));
+  if (line.find("allocate memory") != std::string::npos) {
+    return {ErrorKind::Unavailable, fmt::format("{}: there is not enough memory: {}", where, line),
+            "a smaller picture, batch or model"};
+  }
+  return {ErrorKind::Options, fmt::format("{}: libtorch refuses: {}", where, line)};
+}
+
+/// Runs `action`, and turns what libtorch throws into an `Error` that `where` begins.
+template <typename Action>
+auto with_torch_errors(const std::string& where, const Action& action) {
+  try {
+    return action();
+  } catch (const c10::Error& error) {
+    throw torch_error(where, error);
+  }
+}
+
+}  // namespace lockstep::nn
