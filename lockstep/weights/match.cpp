@@ -4,18 +4,25 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/formats/bytes.h"
 
 namespace lockstep::weights {
 namespace {
 
+using data::printable;
+
 constexpr std::size_t kMostListed = 10;
-constexpr std::string_view kModulePrefix = "module.";
+/// What DataParallel and DistributedDataParallel put before every name, and torch.compile; each may
+/// wrap the other.
+constexpr std::array<std::string_view, 2> kWrapperPrefixes{"module.", "_orig_mod."};
+constexpr int kMostWrappers = 3;
 
 /// Differences of one kind.
 struct Differences {
@@ -39,34 +46,59 @@ std::string to_line(const Differences& differences) {
 /// The file's tensors by all of their names.
 class NamedTensors {
  public:
+  using ByName = std::map<std::string_view, const TensorView*>;
+
   NamedTensors(const TensorSet& file, const std::set<std::string_view>& model_names) {
-    const auto cut = has_module_prefix(file, model_names) ? kModulePrefix.size() : 0;
+    const auto prefix = wrapper_prefix(file, model_names);
+    const auto cut = prefix.size();
     for (const auto& tensor : file.tensors) {
       by_name_[std::string_view(tensor.name).substr(cut)] = &tensor;
     }
     for (const auto& tie : file.ties) {
       by_name_[std::string_view(tie.name).substr(cut)] = file.find(tie.kept);
     }
+    for (const auto& tie : file.possible_ties) {
+      if (!tie.name.starts_with(prefix)) continue;
+      possible_[std::string_view(tie.name).substr(cut)] = file.find(tie.kept);
+    }
   }
 
-  const TensorView* find(std::string_view name) const {
-    const auto found = by_name_.find(name);
-    return found == by_name_.end() ? nullptr : found->second;
-  }
+  const TensorView* find(std::string_view name) const { return find_in(by_name_, name); }
+  /// By a name that only the metadata may mean.
+  const TensorView* find_possible(std::string_view name) const { return find_in(possible_, name); }
 
-  const std::map<std::string_view, const TensorView*>& all() const { return by_name_; }
+  const ByName& all() const { return by_name_; }
 
  private:
-  static bool has_module_prefix(const TensorSet& file,
-                                const std::set<std::string_view>& model_names) {
-    const auto has_prefix = [&](const auto& named) {
-      return named.name.starts_with(kModulePrefix) && !model_names.contains(named.name);
-    };
-    return std::all_of(file.tensors.begin(), file.tensors.end(), has_prefix) &&
-           std::all_of(file.ties.begin(), file.ties.end(), has_prefix);
+  static const TensorView* find_in(const ByName& tensors, std::string_view name) {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? nullptr : found->second;
   }
 
-  std::map<std::string_view, const TensorView*> by_name_;
+  /// What stands before every name of the file and is of none of the model's.
+  static std::string_view wrapper_prefix(const TensorSet& file,
+                                         const std::set<std::string_view>& model_names) {
+    if (file.tensors.empty()) return {};
+    std::size_t cut = 0;
+    const auto is_before_all = [&](std::string_view prefix) {
+      const auto has_prefix = [&](const auto& named) {
+        const auto name = std::string_view(named.name).substr(cut);
+        return name.starts_with(prefix) && !model_names.contains(name);
+      };
+      return std::all_of(file.tensors.begin(), file.tensors.end(), has_prefix) &&
+             std::all_of(file.ties.begin(), file.ties.end(), has_prefix);
+    };
+    for (int i = 0; i < kMostWrappers; ++i) {
+      const auto* const found =
+          std::find_if(kWrapperPrefixes.begin(), kWrapperPrefixes.end(), is_before_all);
+      if (found == kWrapperPrefixes.end()) break;
+      cut += found->size();
+    }
+    return std::string_view(file.tensors[0].name).substr(0, cut);
+  }
+
+  ByName by_name_;
+  ByName possible_;
 };
 
 bool may_be_missing(const WantedTensor& wanted) {
@@ -92,7 +124,7 @@ class Matcher {
     for (const auto& [name, tensor] : file_.all()) {
       if (names_.contains(name)) continue;
       unexpected_.found.push_back(
-          fmt::format("{} ({})", name, describe(tensor->type, tensor->shape)));
+          fmt::format("{} ({})", printable(name), describe(tensor->type, tensor->shape)));
     }
     throw_if_any();
     return matched;
@@ -118,12 +150,16 @@ class Matcher {
       const auto* const tensor = file_.find(name);
       if (tensor == nullptr) continue;
       if (first != nullptr && tensor != first && !is_equal(*first, *tensor)) {
-        untied_.found.push_back(fmt::format("{} and {}", first_name, name));
+        untied_.found.push_back(fmt::format("{} and {}", printable(first_name), printable(name)));
       }
       if (first == nullptr) {
         first = tensor;
         first_name = name;
       }
+    }
+    for (auto name = names.begin(); first == nullptr && name != names.end(); ++name) {
+      first = file_.find_possible(*name);
+      first_name = *name;
     }
     if (first != nullptr) {
       compare(wanted, first_name, *first);

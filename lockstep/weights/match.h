@@ -25,8 +25,11 @@ struct WantedTensors {
 /// Finds the tensor of the file for each tensor of the model, in the order of the model's.
 ///
 /// - One of several names suffices; where the file has more of them, their values have to be equal.
+/// - A possible tie is one more name, where the file has none that is certain; it is never
+///   unexpected.
 /// - Where every name of the file begins with "module.", which DataParallel and
-///   DistributedDataParallel put there, and the model has none of them, it is left out.
+///   DistributedDataParallel put there, or "_orig_mod.", which torch.compile does, or with both,
+///   and the model has none of them, that is left out.
 /// - A counter `num_batches_tracked` may be missing, as PyTorch before 0.4 had none: its place in
 ///   the result is null.
 ///

@@ -90,16 +90,18 @@ void check_coverage(std::vector<SafetensorsEntry> entries, std::size_t size,
   }
 }
 
-/// Sorts out which of the metadata are names of tensors.
-void take_ties(const std::map<std::string, std::string>& metadata, TensorSet& set) {
+/// Which of the metadata may be second names of stored tensors. Nothing marks them as such:
+/// {"best_layer": "fc1.bias"} is a note. So they stay metadata too.
+std::vector<Tied> possible_ties_of(const std::map<std::string, std::string>& metadata,
+                                   const TensorSet& stored) {
+  std::vector<Tied> ties;
   for (const auto& [key, value] : metadata) {
     // "format" is "pt" in most files, and a tensor may well be called that.
-    if (key != kFormatKey && set.find(key) == nullptr && set.find(value) != nullptr) {
-      set.ties.push_back({key, value});
-    } else {
-      set.metadata.emplace(key, value);
+    if (key != kFormatKey && stored.find(key) == nullptr && stored.find(value) != nullptr) {
+      ties.push_back({key, value});
     }
   }
+  return ties;
 }
 
 /// By element size, then by name: so that each is aligned to its elements without gaps.
@@ -160,8 +162,9 @@ TensorSet read_safetensors(std::span<const std::byte> file, std::string_view whe
   for (const auto& entry : header.entries) stored.tensors.push_back(view_of(entry, buffer, where));
   check_coverage(std::move(header.entries), buffer.size(), where);
   auto set = in_order(std::move(stored), where);
-  take_ties(header.metadata, set);
-  return in_order(std::move(set), where);
+  set.possible_ties = possible_ties_of(header.metadata, set);
+  set.metadata = std::move(header.metadata);
+  return set;
 }
 
 void write_safetensors(const std::filesystem::path& path, const TensorSet& set) {

@@ -14,7 +14,8 @@
 ///      "__metadata__": {"format": "pt", "decoder.weight": "encoder.weight"}}
 ///
 /// A tensor that has several names is stored under the first by sort; the others stand in the
-/// metadata with that name, as safetensors' own `save_model` does it.
+/// metadata with that name, as safetensors' own `save_model` does it. Nothing tells them from notes
+/// that happen to be the name of a tensor, so a reader takes them for possible ties only.
 namespace lockstep::weights {
 
 /// Reads a file in memory. The tensors refer to it.

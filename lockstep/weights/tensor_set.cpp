@@ -22,12 +22,20 @@ const TensorView* find_kept(const std::vector<TensorView>& tensors, std::string_
   return found != tensors.end() && found->name == name ? &*found : nullptr;
 }
 
+const Tied* find_tie(const std::vector<Tied>& ties, std::string_view name) {
+  const auto found =
+      std::lower_bound(ties.begin(), ties.end(), name,
+                       [](const Tied& tie, std::string_view key) { return tie.name < key; });
+  return found != ties.end() && found->name == name ? &*found : nullptr;
+}
+
 void check_bytes(const TensorView& tensor, std::string_view where) {
   const auto bytes = bytes_of(tensor.type, tensor.shape);
   if (bytes == tensor.bytes.size()) return;
   throw Error(ErrorKind::Options,
               fmt::format("{}: expected the bytes of '{}', {}, found {} of them", where,
-                          tensor.name, describe(tensor.type, tensor.shape), tensor.bytes.size()));
+                          data::printable(tensor.name), describe(tensor.type, tensor.shape),
+                          tensor.bytes.size()));
 }
 
 void check_names(const TensorSet& set, std::string_view where) {
@@ -39,7 +47,8 @@ void check_names(const TensorSet& set, std::string_view where) {
                                                   data::printable(name)));
     }
     if (all.insert(name).second) return;
-    throw Error(ErrorKind::Options, fmt::format("{}: the name '{}' occurs twice", where, name));
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: the name '{}' occurs twice", where, data::printable(name)));
   };
   for (const auto& tensor : set.tensors) {
     add(tensor.name);
@@ -48,12 +57,13 @@ void check_names(const TensorSet& set, std::string_view where) {
   for (const auto& tie : set.ties) {
     add(tie.name);
     if (kept.contains(tie.kept)) continue;
-    throw Error(ErrorKind::Options, fmt::format("{}: '{}' is tied to '{}', which is not there",
-                                                where, tie.name, tie.kept));
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: '{}' is tied to '{}', which is not there", where,
+                            data::printable(tie.name), data::printable(tie.kept)));
   }
 }
 
-/// Gives each tensor the first of its names.
+/// Gives each tensor the first of its names, of those that are certain.
 void keep_first_names(TensorSet& set) {
   std::unordered_map<std::string, std::string> firsts;
   for (const auto& tie : set.ties) {
@@ -70,16 +80,18 @@ void keep_first_names(TensorSet& set) {
       tensor.name = found->second;
     }
   }
+  for (auto& tie : set.possible_ties) {
+    if (const auto found = firsts.find(tie.kept); found != firsts.end()) tie.kept = found->second;
+  }
 }
 
 }  // namespace
 
 const TensorView* TensorSet::find(std::string_view name) const noexcept {
   if (const auto* const tensor = find_kept(tensors, name)) return tensor;
-  const auto tie =
-      std::lower_bound(ties.begin(), ties.end(), name,
-                       [](const Tied& one, std::string_view key) { return one.name < key; });
-  return tie != ties.end() && tie->name == name ? find_kept(tensors, tie->kept) : nullptr;
+  const auto* tie = find_tie(ties, name);
+  if (tie == nullptr) tie = find_tie(possible_ties, name);
+  return tie != nullptr ? find_kept(tensors, tie->kept) : nullptr;
 }
 
 std::optional<std::size_t> bytes_of(ElementType type,
@@ -108,6 +120,7 @@ TensorSet in_order(TensorSet set, std::string_view where) {
   const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
   std::sort(set.tensors.begin(), set.tensors.end(), by_name);
   std::sort(set.ties.begin(), set.ties.end(), by_name);
+  std::sort(set.possible_ties.begin(), set.possible_ties.end(), by_name);
   return set;
 }
 

@@ -37,11 +37,14 @@ using Memory = std::shared_ptr<const std::vector<std::byte>>;
 struct TensorSet {
   std::vector<TensorView> tensors;
   std::vector<Tied> ties;
+  /// What may be second names, but may as well be notes that only read like them. They fill a name
+  /// that is wanted and missing; no digest depends on them, and they are written as metadata only.
+  std::vector<Tied> possible_ties;
   std::map<std::string, std::string> metadata;
   std::vector<Memory> memory;
 
-  /// The tensor of that name, which may be a tied one; nothing if it is not there. The set has to
-  /// be in order, as `in_order` leaves it and every reader returns it.
+  /// The tensor of that name, which may be a tied or possibly tied one; nothing if it is not there.
+  /// The set has to be in order, as `in_order` leaves it and every reader returns it.
   const TensorView* find(std::string_view name) const noexcept;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -20,7 +21,14 @@ using data::PickleKind;
 using data::PickleValue;
 using data::printable;
 
+// Whatever a pickle makes once it can use again for a byte or two. So that a file costs no more
+// than in proportion to its size, all that is looked at again for each use is short. No limit is
+// near to what PyTorch writes.
 constexpr std::size_t kMostDimensions = 64;
+constexpr std::size_t kMostKeyBytes = 64;
+constexpr std::size_t kMostNameBytes = 4096;
+constexpr std::size_t kMostMetadata = 32;
+constexpr int kMostWrappers = 4;
 
 struct StorageClass {
   std::string_view name;
@@ -111,26 +119,58 @@ struct Call {
   const PickleValue* arguments = nullptr;
 };
 
+bool is_parameter(std::string_view class_name) {
+  return class_name == "torch.nn.parameter.Parameter" ||
+         class_name == "torch.autograd.variable.Variable";
+}
+
+/// The state that an object of PyTorch before 0.4 was given, if it has that many parts.
+const PickleValue* old_state(const PickleValue& object, std::size_t parts) {
+  if (object.items.size() < 2 || object.items[1]->kind != PickleKind::Tuple) return nullptr;
+  return object.items[1]->items.size() == parts ? object.items[1] : nullptr;
+}
+
+/// The object that has the tensor of one that only wraps it; nothing where that is no wrapper.
+const PickleValue* wrapped_by(const PickleValue& object, std::string_view where) {
+  const auto& arguments = *object.items[0];
+  if (object.bytes == "torch._utils._rebuild_parameter" ||
+      object.bytes == "torch._utils._rebuild_parameter_with_state") {
+    return &item(arguments, 0, PickleKind::Object, where);
+  }
+  if (!is_parameter(object.bytes)) return nullptr;
+  // 0.2 and 0.3 call it with the tensor; before, that was the first part of its state.
+  if (!arguments.items.empty()) return &item(arguments, 0, PickleKind::Object, where);
+  const auto* const state = old_state(object, 5);
+  return state != nullptr ? &item(*state, 0, PickleKind::Object, where) : nullptr;
+}
+
 Call call_of(const PickleValue& value, std::string_view where) {
   const auto* object = &value;
-  while (true) {
+  for (int wrappers = 0; wrappers <= kMostWrappers; ++wrappers) {
     if (object->kind != PickleKind::Object || object->items.empty() ||
         object->bytes == data::kPersistent) {
       throw refused(where, "a tensor", describe(*object),
                     "of a checkpoint, the entry 'state_dict', 'model_state_dict' or 'model' is "
                     "read; save that alone");
     }
+    if (const auto* const wrapped = wrapped_by(*object, where)) {
+      object = wrapped;
+      continue;
+    }
     const auto& arguments = *object->items[0];
-    if (object->bytes == "torch._utils._rebuild_parameter" ||
-        object->bytes == "torch._utils._rebuild_parameter_with_state") {
-      object = &item(arguments, 0, PickleKind::Object, where);
-    } else if (object->bytes == "torch._tensor._rebuild_from_type_v2") {
+    if (object->bytes == "torch._tensor._rebuild_from_type_v2") {
       return {item(arguments, 0, PickleKind::Global, where).bytes,
               &item(arguments, 2, PickleKind::Tuple, where)};
-    } else {
-      return {object->bytes, &arguments};
     }
+    // Once a tensor was an empty one whose state said the same as the arguments do now.
+    const bool is_tensor = object->bytes.starts_with("torch.") && object->bytes.ends_with("Tensor");
+    const auto* const state = old_state(*object, 4);
+    if (state != nullptr && (is_tensor || is_parameter(object->bytes))) {
+      return {"torch._utils._rebuild_tensor", state};
+    }
+    return {object->bytes, &arguments};
   }
+  throw refused(where, fmt::format("a tensor in at most {} others", kMostWrappers), "more");
 }
 
 /// What kind of tensor a function makes that is not supported; nothing where it makes none.
@@ -145,8 +185,13 @@ std::string_view other_tensor(std::string_view function) {
 /// A view that is negated or conjugated only when it is read.
 void check_plain(const Call& call, std::size_t metadata_at, std::string_view where) {
   if (call.arguments->items.size() <= metadata_at) return;
+  const auto& metadata = *call.arguments->items[metadata_at];
+  if (metadata.items.size() > 2 * kMostMetadata) {
+    throw refused(where, fmt::format("metadata of at most {} entries", kMostMetadata),
+                  fmt::format("{}", metadata.items.size() / 2));
+  }
   for (const auto* const key : {"neg", "conj"}) {
-    const auto* const bit = call.arguments->items[metadata_at]->find(key);
+    const auto* const bit = metadata.find(key);
     if (bit != nullptr && bit->integer != 0) {
       throw refused(where, "a plain tensor", fmt::format("a view with its {} bit set", key),
                     "save it as `tensor.resolve_neg().resolve_conj()`");
@@ -173,7 +218,8 @@ TensorRef tensor_of(const PickleValue& value, std::string_view where) {
   if (is_v3) {
     const auto name = item(arguments, 6, PickleKind::Global, where).bytes;
     const auto type = find_type(kLateTypes, name);
-    if (!type) throw refused(where, "a type that lockstep knows", fmt::format("'{}'", name));
+    if (!type)
+      throw refused(where, "a type that lockstep knows", fmt::format("'{}'", printable(name)));
     tensor.type = *type;
   } else if (tensor.storage.type) {
     tensor.type = *tensor.storage.type;
@@ -191,7 +237,7 @@ class Collector {
 
   void add(const std::string& name, TensorRef tensor, std::string_view where) {
     if (const auto first = seen_.find(tensor); first != seen_.end()) {
-      set_.ties.push_back({name, first->second});
+      add_tie(name, first->second, where);
       return;
     }
     const auto bytes = elements_of(tensor, where);
@@ -203,6 +249,16 @@ class Collector {
   TensorSet take() { return std::move(set_); }
 
  private:
+  void add_tie(const std::string& name, const std::string& kept, std::string_view where) {
+    // Any number of short names may be tied to one long one.
+    if (kept.size() > most_copied_ - tied_bytes_) {
+      throw refused(where, "tied names in proportion to the file",
+                    fmt::format("more than {} bytes of them", most_copied_));
+    }
+    tied_bytes_ += kept.size();
+    set_.ties.push_back({name, kept});
+  }
+
   std::span<const std::byte> elements_of(const TensorRef& tensor, std::string_view where) {
     const auto storage = std::as_bytes(read_storage_(tensor.storage));
     const auto element_bytes = size_of(tensor.type);
@@ -245,6 +301,7 @@ class Collector {
   const ReadStorage& read_storage_;
   std::size_t most_copied_;
   std::size_t copied_bytes_ = 0;
+  std::size_t tied_bytes_ = 0;
   std::map<TensorRef, std::string> seen_;
   TensorSet set_;
 };
@@ -261,6 +318,32 @@ const PickleValue& state_dict_of(const PickleValue& root, std::string_view where
     if (inner != nullptr && inner->kind == PickleKind::Dict) return *inner;
   }
   return root;
+}
+
+void check_name(const PickleValue& key, std::string_view where) {
+  if (key.kind == PickleKind::String && key.bytes.size() > kMostNameBytes) {
+    throw refused(where, fmt::format("names of at most {} bytes", kMostNameBytes),
+                  fmt::format("{}: '{}'…", key.bytes.size(), printable(key.bytes)));
+  }
+  if (key.kind != PickleKind::String || !is_utf8(key.bytes)) {
+    throw refused(
+        where, "names in UTF-8 as keys of the state dict",
+        key.kind == PickleKind::String ? fmt::format("'{}'", printable(key.bytes)) : describe(key));
+  }
+}
+
+/// The last of a name wins, as in Python.
+std::map<std::string, const PickleValue*> named_values(const PickleValue& dict,
+                                                       std::string_view where) {
+  std::map<std::string, const PickleValue*> named;
+  std::unordered_set<const PickleValue*> seen;  // so that a name is looked at once for all uses
+  for (auto i = dict.items.size() / 2; i-- > 0;) {
+    const auto* const key = dict.items[2 * i];
+    if (!seen.insert(key).second) continue;
+    check_name(*key, where);
+    named.try_emplace(std::string(key->bytes), dict.items[2 * i + 1]);
+  }
+  return named;
 }
 
 }  // namespace
@@ -289,7 +372,12 @@ StorageRef storage_of(const PickleValue& value, std::string_view where) {
     throw refused(where, "a storage", fmt::format("'{}'", printable(kind)));
   }
   const auto class_name = item(id, 1, PickleKind::Global, where).bytes;
-  StorageRef storage{.key = std::string(item(id, 2, PickleKind::String, where).bytes),
+  const auto key = item(id, 2, PickleKind::String, where).bytes;
+  if (key.size() > kMostKeyBytes) {
+    throw refused(where, fmt::format("a storage with a key of at most {} bytes", kMostKeyBytes),
+                  fmt::format("{}", key.size()));
+  }
+  StorageRef storage{.key = std::string(key),
                      .type = type_of_storage(class_name),
                      .elements = item(id, 4, PickleKind::Int, where).integer};
   if (!storage.type && !is_untyped(class_name)) {
@@ -307,17 +395,7 @@ StorageRef storage_of(const PickleValue& value, std::string_view where) {
 
 TensorSet tensors_of(const PickleValue& root, const ReadStorage& read_storage,
                      std::size_t most_copied, std::string_view where) {
-  const auto& dict = state_dict_of(root, where);
-  std::map<std::string, const PickleValue*> named;  // the last of a name wins, as in Python
-  for (std::size_t i = 0; i + 1 < dict.items.size(); i += 2) {
-    const auto& key = *dict.items[i];
-    if (key.kind != PickleKind::String || !is_utf8(key.bytes)) {
-      throw refused(where, "names in UTF-8 as keys of the state dict",
-                    key.kind == PickleKind::String ? fmt::format("'{}'", printable(key.bytes))
-                                                   : describe(key));
-    }
-    named[std::string(key.bytes)] = dict.items[i + 1];
-  }
+  const auto named = named_values(state_dict_of(root, where), where);
   Collector collector(read_storage, most_copied);
   for (const auto& [name, value] : named) {
     const auto place = fmt::format("{}: '{}'", where, printable(name));

@@ -30,10 +30,11 @@ class WeightFile {
   /// By ascending name.
   std::span<const TensorView> tensors() const noexcept { return set_.tensors; }
   std::span<const Tied> ties() const noexcept { return set_.ties; }
+  std::span<const Tied> possible_ties() const noexcept { return set_.possible_ties; }
   const std::map<std::string, std::string>& metadata() const noexcept { return set_.metadata; }
   const TensorSet& set() const noexcept { return set_; }
 
-  /// The tensor of that name, which may be a tied one; nothing if it is not there.
+  /// The tensor of that name, which may be a tied or possibly tied one; nothing if it is not there.
   const TensorView* find(std::string_view name) const noexcept { return set_.find(name); }
 
   std::string digest() const;

@@ -198,6 +198,21 @@ TEST(PickledSymbolsTest, KeepPersistentIdsObjectsSetsAndLargeIntegers) {
       {"expected an integer of at most 8 bytes, found 9"});
 }
 
+TEST(PickledSymbolsTest, KeepTheStateThatWasSetLast) {
+  using namespace std::string_literals;
+  // An object that is part of its own state, too.
+  const auto file = "cm\nC\n)\x81q\x01(K\x01tb(K\x02h\x01tb."s;
+  const Pickle pickle(as_bytes(file), "f", {.calls = PickleCalls::Symbols});
+  ASSERT_EQ(pickle.root().items.size(), 2u);
+  EXPECT_TRUE(pickle.root().items[0]->items.empty());
+  EXPECT_EQ(pickle.root().items[1]->items[0]->integer, 2);
+  EXPECT_EQ(pickle.root().items[1]->items[1], &pickle.root());
+  const auto large =
+      "\x8a\x09"
+      "123456789}b."s;
+  EXPECT_TRUE(Pickle(as_bytes(large), "f", {.calls = PickleCalls::Symbols}).root().items.empty());
+}
+
 TEST(PickledSymbolsTest, LimitWhatSharedArgumentsCost) {
   // One list of pairs, made a dict again and again.
   std::string file = "ccollections\nOrderedDict\nq";

@@ -11,6 +11,7 @@ import pathlib
 import pickle
 import struct
 import tarfile
+import zipfile
 
 import numpy as np
 
@@ -116,8 +117,54 @@ def make_state_dicts():
         keep_damaged("state_dict", name, (HERE / "state_dict" / name).read_bytes())
 
 
+def zipped(content, storage=bytes(16), key="0"):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, entry in ("archive/data.pkl", content), ("archive/data/" + key, storage):
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), entry)
+    return stream.getvalue()
+
+
+def make_costly_state_dicts():
+    """What is made once and used often, so that much work could be asked for with few bytes."""
+    def text(content):
+        return b"X" + struct.pack("<I", len(content)) + content
+
+    def storage(key=b"0"):
+        return (b"(" + text(b"storage") + b"ctorch\nFloatStorage\n" + text(key) + text(b"cpu")
+                + b"K\x04tQ")
+
+    def tensor(stored, offset=0, more=b"\x89)"):
+        return (b"ctorch._utils\n_rebuild_tensor_v2\n(" + stored + b"K" + bytes([offset])
+                + b"(K\x01t(K\x01t" + more + b"tR")
+
+    def uses(count):
+        return b"}(" + b"".join(b"U\x02%02x" % i + b"h\x01" for i in range(count)) + b"u."
+
+    begin = b"\x80\x02"
+    keep("state_dict", "long_name", zipped(begin + text(b"a" * 5000) + b"q\x000" + tensor(storage())
+                                           + b"q\x010}(" + b"h\x00h\x01" * 100 + b"u."))
+    keep("state_dict", "long_tied_name", zipped(begin + b"}(" + text(b"+" * 4000)
+                                                + tensor(storage()) + b"q\x01" + uses(100)[2:]))
+    keep("state_dict", "many_wrappers", zipped(
+        begin + b"ctorch._utils\n_rebuild_parameter\nq\x00" + b"h\x00" * 99 + tensor(storage())
+        + b"\x85R" * 100 + b"q\x010" + uses(100)))
+    keep("state_dict", "long_key", zipped(
+        begin + storage(b"k" * 1000) + b"q\x000}(" + b"".join(
+            b"U\x01%d" % i + tensor(b"h\x00", i) for i in range(4)) + b"u.", key="k" * 1000))
+    keep("state_dict", "much_metadata", zipped(
+        begin + b"}(" + b"K\x00" * 200 + b"uq\x020" + tensor(storage(), more=b"\x89)h\x02")
+        + b"q\x010" + uses(100)))
+    old = b"ctorch\nFloatTensor\n)R(" + storage() + b"K\x00(K\x04t(K\x01ttb"
+    for name, parts in ("old_tensor", old), (
+            "old_parameter", b"ctorch.nn.parameter\nParameter\n)\x81(" + old + b"N}\x88\x89tb"), (
+            "holds_itself", b"ctorch.nn.parameter\nParameter\n)\x81q\x01(h\x01NNNNtb"):
+        keep("state_dict", name, zipped(begin + b"}(" + text(b"a") + parts + b"u."))
+
+
 make_pickles()
 make_idx()
 make_archives()
 make_safetensors()
 make_state_dicts()
+make_costly_state_dicts()

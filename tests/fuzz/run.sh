@@ -14,7 +14,7 @@ for corpus in "$here"/corpus/*; do
   name=$(basename "$corpus")
   cp -r "$corpus" "$work/$name"
   log=$work/$name.log
-  if ! "$build/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" -rss_limit_mb=2048 \
+  if ! "$build/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
        -artifact_prefix="$found/$name-" "$work/$name" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     echo "lockstep: fuzzing $name: the input is in $found" >&2

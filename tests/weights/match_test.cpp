@@ -83,6 +83,49 @@ TEST(MatchTest, LeavesOutWhatDataParallelPutsBeforeEveryName) {
                  "\n  missing: fc.bias (f32 [])\n  unexpected: module.fc.bias (f32 [])");
 }
 
+TEST(MatchTest, LeavesOutWhatTorchCompilePutsBeforeEveryName) {
+  for (const std::string prefix :
+       {"_orig_mod.", "module._orig_mod.", "_orig_mod.module.", "_orig_mod.module._orig_mod."}) {
+    const auto file = file_with({{prefix + "fc.bias", "abcd"}, {prefix + "fc.weight", "12345678"}});
+    EXPECT_EQ(match(kModel, file, "w.pt")[1], file.find(prefix + "fc.bias")) << prefix;
+  }
+  const WantedTensors model{{{"_orig_mod.a", ElementType::F32, {}}}, {}};
+  const auto file = file_with({{"module._orig_mod.a", "abcd"}});
+  EXPECT_EQ(match(model, file, "w")[0], &file.tensors[0]);
+}
+
+TEST(MatchTest, TakesAPossibleTieOnlyForWhatIsMissing) {
+  auto file = file_with({{"fc.bias", "abcd"}, {"zz", "12345678"}});
+  file.possible_ties = {{"fc.weight", "zz"}};
+  const WantedTensors model{{{"fc.weight", ElementType::F32, {2}},
+                             {"fc.bias", ElementType::F32, {}},
+                             {"zz", ElementType::F32, {2}}},
+                            {{"head.weight", "fc.weight"}}};
+  EXPECT_EQ(match(model, file, "w")[0], file.find("zz"));
+  // By another of its names, and not where there is one that is certain.
+  file.possible_ties = {{"a note", "zz"}, {"head.weight", "zz"}};
+  EXPECT_EQ(match(model, file, "w")[0], file.find("zz"));
+  auto certain = file_with({{"fc.bias", "abcd"}, {"fc.weight", "87654321"}, {"zz", "12345678"}});
+  certain.possible_ties = {{"head.weight", "zz"}};
+  EXPECT_EQ(match(model, certain, "w")[0], certain.find("fc.weight"));
+}
+
+TEST(MatchTest, LeavesPrefixesOfPossibleTiesOut) {
+  auto file = file_with({{"module.fc.bias", "abcd"}, {"module.zz", "12345678"}});
+  file.possible_ties = {{"best", "module.fc.bias"}, {"module.fc.weight", "module.zz"}};
+  const WantedTensors model{{{"fc.weight", ElementType::F32, {2}},
+                             {"fc.bias", ElementType::F32, {}},
+                             {"zz", ElementType::F32, {2}}},
+                            {}};
+  EXPECT_EQ(match(model, file, "w")[0], file.find("module.zz"));
+}
+
+TEST(MatchTest, PrintsNamesOfTheFileWithoutControlCharacters) {
+  expect_refused(file_with({{"\x1b]0;title\x07", "abcd"}}), "unexpected: ?]0;title? (f32 [])");
+  expect_refused(file_with({{std::string(1000, 'x'), "abcd"}}),
+                 "unexpected: " + std::string(80, 'x') + " (f32 [])");
+}
+
 TEST(MatchTest, KeepsThePrefixThatTheModelHasItself) {
   const WantedTensors model{{{"module.a", ElementType::F32, {}}}, {}};
   const auto file = file_with({{"module.a", "abcd"}});

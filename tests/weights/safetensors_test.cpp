@@ -8,6 +8,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/weights/digest.h"
+#include "lockstep/weights/match.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/weights/made_tensors.h"
@@ -58,11 +59,14 @@ TEST(SafetensorsTest, GivesBackWhatWasWritten) {
     EXPECT_EQ(read.tensors[i].shape, expected.tensors[i].shape);
     EXPECT_EQ(text_of(read.tensors[i].bytes), text_of(expected.tensors[i].bytes));
   }
-  EXPECT_EQ(read.ties, (std::vector<Tied>{{"t.f32", "head"}, {"z.tail", "head"}}));
+  EXPECT_EQ(read.possible_ties, (std::vector<Tied>{{"t.f32", "head"}, {"z.tail", "head"}}));
+  EXPECT_EQ(read.find("z.tail"), read.find("head"));
   EXPECT_EQ(read.metadata.at("note"), "\"quoted\" \u20ac");
   EXPECT_EQ(read.metadata.at("format"), "pt");
-  EXPECT_EQ(read.metadata.size(), 3u);
+  EXPECT_EQ(read.metadata.size(), 5u);
   EXPECT_EQ(digest_of(read), digest_of(set));
+  write_safetensors(path + "2", read);
+  EXPECT_TRUE(read_file(path + "2") == file);
 }
 
 TEST(SafetensorsTest, AlignsElementsToTheirSizeAndLeavesOneFile) {
@@ -86,8 +90,29 @@ TEST(SafetensorsTest, DoesNotTakeTheFormatForATie) {
       "{\"__metadata__\":{\"format\":\"pt\",\"x\":\"pt\"}," + tensor("pt", "U8", "1", 0, 1) + "}",
       "a");
   const auto set = read_safetensors(bytes_of_text(file), "w");
-  EXPECT_EQ(set.ties, (std::vector<Tied>{{"x", "pt"}}));
+  EXPECT_EQ(set.possible_ties, (std::vector<Tied>{{"x", "pt"}}));
   EXPECT_EQ(set.metadata.at("format"), "pt");
+}
+
+TEST(SafetensorsTest, TakesNotesForNoMoreThanPossibleTies) {
+  const auto stored = tensor("fc1.bias", "F32", "1", 0, 4) + "}";
+  const auto plain = file_of("{" + stored, "abcd");
+  // Before and after the name of the tensor, and one that names another note.
+  const auto noted = file_of(
+      "{\"__metadata__\":{\"best_layer\":\"fc1.bias\",\"worst\":\"fc1.bias\",\"a\":\"worst\","
+      "\"z\":\"best_layer\"}," +
+          stored,
+      "abcd");
+  const auto set = read_safetensors(bytes_of_text(noted), "w");
+  ASSERT_EQ(set.tensors.size(), 1u);
+  EXPECT_EQ(set.tensors[0].name, "fc1.bias");
+  EXPECT_TRUE(set.ties.empty());
+  EXPECT_EQ(set.possible_ties,
+            (std::vector<Tied>{{"best_layer", "fc1.bias"}, {"worst", "fc1.bias"}}));
+  EXPECT_EQ(set.metadata.at("best_layer"), "fc1.bias");
+  EXPECT_EQ(digest_of(set), digest_of(read_safetensors(bytes_of_text(plain), "w")));
+  const WantedTensors model{{{"fc1.bias", ElementType::F32, {1}}}, {}};
+  EXPECT_EQ(match(model, set, "w"), (std::vector<const TensorView*>{&set.tensors[0]}));
 }
 
 TEST(SafetensorsTest, RefusesWhatIsNoHeader) {

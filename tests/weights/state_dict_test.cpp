@@ -181,6 +181,97 @@ TEST(StateDictTest, ReadsWhatOldAndNewPyTorchWrite) {
             "i8 [8] abcdefgh");
 }
 
+TEST(StateDictTest, ReadsTensorsThatAreStates) {
+  const auto read = [](const std::string& pickle) {
+    const auto file = zip_with("(Va\n" + pickle + "d.", "abcdefgh");
+    const auto set = read_state_dict(bytes_of_text(file), "w");
+    EXPECT_EQ(set.tensors.size(), 1u);
+    return describe(set.tensors[0].type, set.tensors[0].shape) + " " +
+           text_of(set.tensors[0].bytes);
+  };
+  const auto parts = storage("FloatStorage", 2) + "I1\n(I1\nt(I1\nt";
+  const std::string parameter = "ctorch.nn.parameter\nParameter\n";
+  const auto rebuilt = "ctorch._utils\n_rebuild_tensor\n(" + parts + "tR";
+  const auto tensor = "ctorch\nFloatTensor\n)R(" + parts + "tb";
+  EXPECT_EQ(read(tensor), "f32 [1] efgh");
+  EXPECT_EQ(read(parameter + ")\x81(" + rebuilt + "N}I01\nI00\ntb"), "f32 [1] efgh");
+  EXPECT_EQ(read(parameter + ")\x81(" + tensor + "N}I01\nI00\ntb"), "f32 [1] efgh");
+  EXPECT_EQ(read(parameter + ")\x81(" + parts + "tb"), "f32 [1] efgh");
+  EXPECT_EQ(read(parameter + "(" + tensor + "tR(I01\nI00\n}tb"), "f32 [1] efgh");
+  const auto expect = [](const std::string& pickle, const std::string& text) {
+    expect_refused(zip_with("(Va\n" + pickle + "d.", "abcdefgh"), text);
+  };
+  expect(parameter + ")\x81", "found an object of 'torch.nn.parameter.Parameter'");
+  expect(parameter + ")\x81(NNNNNtb", "expected an object as part 0, found none");
+  expect("cmine\nTensor\n)R(" + parts + "tb", "found an object of 'mine.Tensor'");
+  expect(parameter + ")\x81p9\n(g9\nNNNNtb", "expected a tensor in at most 4 others, found more");
+}
+
+TEST(StateDictTest, LimitsWhatIsLookedAtForEachUse) {
+  const auto floats = storage("FloatStorage", 2);
+  const auto tensor = [](const std::string& stored, const std::string& metadata) {
+    return "ctorch._utils\n_rebuild_tensor_v2\n(" + stored + "I0\n(I2\nt(I1\ntI00\nN" + metadata +
+           "tR";
+  };
+  const auto file = [](const std::string& name, const std::string& value) {
+    return zip_with("(V" + name + "\n" + value + "d.", "abcdefgh");
+  };
+  const auto reads = [](const std::string& content) {
+    return read_state_dict(bytes_of_text(content), "w").tensors.size() == 1;
+  };
+  const auto wrapped = [&](int times) {
+    std::string value;
+    for (int i = 0; i < times; ++i) value += "ctorch._utils\n_rebuild_parameter\n(";
+    value += tensor(floats, "");
+    for (int i = 0; i < times; ++i) value += "tR";
+    return value;
+  };
+  EXPECT_TRUE(reads(file("a", wrapped(4))));
+  expect_refused(file("a", wrapped(5)),
+                 "w: 'a': expected a tensor in at most 4 others, found more");
+
+  EXPECT_TRUE(reads(file(std::string(4096, 'n'), tensor(floats, ""))));
+  expect_refused(file(std::string(4097, 'n'), tensor(floats, "")),
+                 "w: expected names of at most 4096 bytes, found 4097: '" + std::string(80, 'n'));
+
+  const auto metadata = [](int entries) {
+    std::string dict = "(";
+    for (int i = 0; i < entries; ++i) dict += "VN\nI0\n";
+    return dict + "d";
+  };
+  EXPECT_TRUE(reads(file("a", tensor(floats, metadata(32)))));
+  expect_refused(file("a", tensor(floats, metadata(33))),
+                 "w: 'a': expected metadata of at most 32 entries, found 33");
+
+  const auto keyed = [&](std::size_t bytes) {
+    auto stored = floats;
+    stored.replace(stored.find("V0\n"), 3, "V" + std::string(bytes, 'k') + "\n");
+    return file("a", tensor(stored, ""));
+  };
+  expect_refused(keyed(65), "w: 'a': expected a storage with a key of at most 64 bytes, found 65");
+  expect_refused(keyed(64), "kkk");
+}
+
+TEST(StateDictTest, LetsTheLastOfANameWin) {
+  const auto tensor = [](int offset) {
+    return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage("ByteStorage", 8) + "I" +
+           std::to_string(offset) + "\n(I1\nt(I1\ntI00\nNtR";
+  };
+  const auto file = zip_with(
+      "(Va\nq\x01" + tensor(1) + "Va\n" + tensor(2) + "h\x01" + tensor(3) + "d.", "abcdefgh");
+  const auto set = read_state_dict(bytes_of_text(file), "w");
+  EXPECT_EQ(text_of(set.tensors.at(0).bytes), "d");
+}
+
+TEST(StateDictTest, LimitsTheNamesOfTies) {
+  // Each short name is tied to the same long one.
+  std::string pickle = "(V" + std::string(4000, '+') + "\nctorch._utils\n_rebuild_tensor_v2\n(" +
+                       storage("FloatStorage", 2) + "I0\n(I2\nt(I1\ntI00\nNtRq\x01";
+  for (int i = 0; i < 2000; ++i) pickle += "V" + std::to_string(i) + "\nh\x01";
+  expect_refused(zip_with(pickle + "d.", "abcdefgh"),
+                 "expected tied names in proportion to the file, found more than ");
+}
+
 TEST(StateDictTest, RefusesTensorsThatDoNotAddUp) {
   const auto expect = [](const std::string& arguments, const std::string& text) {
     expect_refused(zip_with(dict_with("_rebuild_tensor_v2", arguments), "abcdefgh"), text);
@@ -218,6 +309,10 @@ TEST(StateDictTest, RefusesTensorsThatDoNotAddUp) {
       zip_with(dict_with("_rebuild_tensor_v3", floats + "I0\n(t(tI00\nNctorch\nfloat8\n"),
                "abcdefgh"),
       "expected a type that lockstep knows, found 'torch.float8'");
+  expect_refused(
+      zip_with(dict_with("_rebuild_tensor_v3", floats + "I0\n(t(tI00\nNctorch\n\x1b[2J\n"),
+               "abcdefgh"),
+      "expected a type that lockstep knows, found 'torch.?[2J'");
 }
 
 TEST(StateDictTest, RefusesALegacyFileThatContradictsItself) {

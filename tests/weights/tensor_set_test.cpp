@@ -109,5 +109,20 @@ TEST(RowMajorTest, TellsWhatFitsAndWhatIsRowMajor) {
   EXPECT_TRUE(is_row_major({0, {}, {}}));
 }
 
+TEST(TensorSetTest, RenamesNothingForAPossibleTie) {
+  TensorSet set;
+  testing::add_tensor(set, "m", ElementType::U8, {1}, "x");
+  set.possible_ties = {{"z", "m"}, {"b", "m"}};
+  const auto sorted = in_order(set, "w");
+  EXPECT_EQ(sorted.tensors[0].name, "m");
+  EXPECT_EQ(sorted.possible_ties, (std::vector<Tied>{{"b", "m"}, {"z", "m"}}));
+  EXPECT_EQ(sorted.find("b"), sorted.find("m"));
+  // It follows where a certain one renames.
+  set.ties = {{"a", "m"}};
+  const auto renamed = in_order(set, "w");
+  EXPECT_EQ(renamed.possible_ties, (std::vector<Tied>{{"b", "a"}, {"z", "a"}}));
+  EXPECT_EQ(renamed.find("z"), renamed.find("m"));
+}
+
 }  // namespace
 }  // namespace lockstep::weights

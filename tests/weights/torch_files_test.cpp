@@ -32,6 +32,7 @@ Finished torch_files(const std::string& command, const std::string& path) {
 std::string describe(const WeightFile& file) {
   std::vector<std::string> ties;
   for (const auto& tie : file.ties()) ties.push_back(tie.name + "=" + tie.kept);
+  for (const auto& tie : file.possible_ties()) ties.push_back(tie.name + "=" + tie.kept);
   return fmt::format("{} {}", file.digest(),
                      ties.empty() ? "-" : fmt::format("{}", fmt::join(ties, ",")));
 }

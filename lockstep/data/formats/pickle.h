@@ -35,7 +35,8 @@ struct PickleValue {
   double real = 0;           ///< Float
   /// String; the elements of an Array; the name of a Global; the name that made an Object
   std::string_view bytes;
-  /// List, Tuple; of a Dict: key, value, key, value …; of an Object: what it was made of, if known
+  /// List, Tuple; of a Dict: key, value, key, value …; of an Object: what it was made of, if known,
+  /// and then the state that it was given, if any
   std::vector<const PickleValue*> items;
   std::vector<std::int64_t> shape;  ///< Array
 

@@ -44,7 +44,11 @@ void PickleSymbols::push_object(std::string_view name, const PickleValue& made_o
   object.items = {&made_of};
 }
 
-void PickleSymbols::build(PickleValue&, const PickleValue&) {}
+void PickleSymbols::build(PickleValue& target, const PickleValue& state) {
+  if (target.kind != PickleKind::Object || target.items.empty()) return;
+  target.items.resize(1);  // a state that is set again replaces the one before
+  target.items.push_back(&state);
+}
 
 bool PickleSymbols::run_other(std::uint8_t opcode) {
   switch (opcode) {

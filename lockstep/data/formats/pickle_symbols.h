@@ -10,10 +10,11 @@ namespace lockstep::data {
 
 /// A machine that writes down what a pickle would call instead of calling it.
 ///
-/// A name becomes a Global, "module.name". A call becomes an Object of that name whose one item is
-/// the tuple of arguments; a persistent id one called `kPersistent` whose one item is the id. Two
+/// A name becomes a Global, "module.name". A call becomes an Object of that name whose first item
+/// is the tuple of arguments; a persistent id one called `kPersistent` whose first item is the id.
+/// A state that is set afterwards becomes the second item, which may refer back to the object. Two
 /// things are understood, since they are plain values: `collections.OrderedDict` is a Dict, and a
-/// set is a List. States that are set afterwards are dropped.
+/// set is a List; their states are dropped.
 class PickleSymbols final : public PickleMachine {
  public:
   using PickleMachine::PickleMachine;
