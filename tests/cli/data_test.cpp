@@ -138,7 +138,8 @@ TEST_F(DataCommandTest, EveryMistakeHasItsExitCode) {
          "cs.toronto.edu");
   expect({"data", "info", "--split", "both"}, 2, "data info: --split: expected");
   expect({"data", "info", "--dataset", "synthetic", "--image-size", "8by8"}, 2,
-         "--image-size: expected HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, found '8by8'");
+         "--image-size: expected HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, each from 1 to 65536, "
+         "found '8by8'");
   expect({"data", "info", "--dataset", "synthetic", "--size", "0"}, 2, "size: expected 1 to");
   expect({"data", "info", "--dataset", path("absent.pack")}, 3, "expected a pack, found no file");
   expect({"data", "pack", "--dataset", path("absent.pack")}, 2, "expected a set (cifar10");
