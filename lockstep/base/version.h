@@ -17,6 +17,9 @@ std::string_view build_description() noexcept;
 /// The sanitizers of this build; empty for most.
 std::string_view sanitizers() noexcept;
 
+/// The libtorch that it was built against; empty where it was built without.
+std::string_view torch_version() noexcept;
+
 /// Whether this build can use NVIDIA GPUs.
 bool built_with_cuda() noexcept;
 

@@ -35,7 +35,7 @@ struct BenchRow {
   std::optional<double> ratio{};  ///< lockstep's median over this peer's: below 1 we are ahead
   std::optional<Transfer> transfer{};
   std::optional<double> images_per_second{};  ///< for the rows that load data or train
-  std::optional<double> peak_share{};  ///< of what the BLAS reaches, for the rows that train
+  std::optional<double> peak_share{};         ///< of what the BLAS reaches, for the rows that train
 };
 
 /// The results of one `lockstep bench …`, with what they were measured on.

@@ -60,6 +60,8 @@ void print_build() {
   ui::Table table({"build", ""});
   table.add({"version", fmt::format("{} (commit {})", lockstep::version(), commit())});
   table.add({"compiler", std::string(build_description())});
+  table.add({"libtorch", torch_version().empty() ? "no: configure with LOCKSTEP_WITH_TORCH=ON"
+                                                 : std::string(torch_version())});
   table.add({"CUDA", built_with_cuda() ? "yes" : "no: configure with the preset 'cuda'"});
   table.add({"sanitizers", sanitizers().empty() ? "none" : std::string(sanitizers())});
   fmt::print("{}\n", table.to_string());

@@ -24,7 +24,8 @@ int model_elsewhere(const Invocation& invocation) {
 constexpr std::array kCommands{
     Command{"run", "start a program in many instances and watch over them", run},
     Command{"data", "data sets: what they hold, and packs of them", data_elsewhere},
-    Command{"model", "networks: what they are made of, and files of their weights", model_elsewhere},
+    Command{"model", "networks: what they are made of, and files of their weights",
+            model_elsewhere},
     Command{"bench", "measure this machine: launch, comm, data, train", bench},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},

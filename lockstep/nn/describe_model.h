@@ -16,9 +16,9 @@ struct BlockDescription {
 
 struct ModelDescription {
   std::int64_t classes = 0;
-  std::int64_t parameters = 0;      ///< numbers that are learned
-  std::int64_t buffers = 0;         ///< numbers that are not
-  std::int64_t multiply_adds = 0;   ///< of convolutions and matrix products, forward, for a picture
+  std::int64_t parameters = 0;     ///< numbers that are learned
+  std::int64_t buffers = 0;        ///< numbers that are not
+  std::int64_t multiply_adds = 0;  ///< of convolutions and matrix products, forward, for a picture
   std::vector<BlockDescription> blocks;
   std::string digest;
 };

@@ -17,8 +17,8 @@ struct StepBench {
 
 struct StepTimes {
   std::vector<double> seconds;           ///< of a step, one for each round
-  std::vector<double> libtorch_seconds;  ///< of the same with libtorch's own layers and malloc; none
-                                         ///< for a TorchScript file, which has no other layers
+  std::vector<double> libtorch_seconds;  ///< of the same with libtorch's own layers and malloc;
+                                         ///< none for a TorchScript file, which has no other layers
   double flops = 0;        ///< of a step: 2 for each multiply-add, forward once and backward twice
   double sgemm_flops = 0;  ///< a second, that the BLAS reaches with as many threads
 };

@@ -170,10 +170,11 @@ void normalize(const Lines& lines, const float* x, const float* residual, const 
 }
 
 /// A NaN lets the gradient pass, as in libtorch.
-template <Gate gate, typename D>
+template <Gate gate, bool joins = false, typename D>
 HWY_INLINE Vector<D> passed(D d, const GradientSource& source, std::int64_t number,
                             std::int64_t column, Vector<D> x) {
-  const auto dy = hn::LoadU(d, source.dy + number);
+  auto dy = hn::LoadU(d, source.dy + number);
+  if constexpr (joins) dy = hn::Add(dy, hn::LoadU(d, source.more_dy + number));
   if constexpr (gate == Gate::Input) {
     const auto z = scaled(d, x, source.scale + column, source.offset + column);
     return hn::IfThenZeroElse(hn::Le(z, hn::Zero(d)), dy);
@@ -185,29 +186,7 @@ HWY_INLINE Vector<D> passed(D d, const GradientSource& source, std::int64_t numb
   }
 }
 
-/// The gradient of an output that two others used, and what passes of it.
-template <typename D>
-HWY_INLINE Vector<D> joined(D d, const GradientSource& source, std::int64_t number) {
-  const auto dy = hn::Add(hn::LoadU(d, source.dy + number), hn::LoadU(d, source.more_dy + number));
-  const auto y = hn::LoadU(d, source.y + number);
-  return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), dy);
-}
-
-struct JoinedTerms {
-  GradientSource source;
-  float* dz;
-
-  template <typename D>
-  HWY_INLINE void operator()(D d, std::int64_t number, std::int64_t column, Vector<D>& first,
-                             Vector<D>& second) const {
-    const auto x = hn::LoadU(d, source.x + number);
-    first = joined(d, source, number);
-    hn::StoreU(first, d, dz + number);
-    second = hn::Mul(first, hn::Sub(x, hn::LoadU(d, source.mean + column)));
-  }
-};
-
-template <Gate gate, bool writes>
+template <Gate gate, bool writes, bool joins = false>
 struct GradientTerms {
   GradientSource source;
   float* dz;
@@ -216,7 +195,7 @@ struct GradientTerms {
   HWY_INLINE void operator()(D d, std::int64_t number, std::int64_t column, Vector<D>& first,
                              Vector<D>& second) const {
     const auto x = hn::LoadU(d, source.x + number);
-    first = passed<gate>(d, source, number, column, x);
+    first = passed<gate, joins>(d, source, number, column, x);
     if constexpr (writes) hn::StoreU(first, d, dz + number);
     second = hn::Mul(first, hn::Sub(x, hn::LoadU(d, source.mean + column)));
   }
@@ -225,7 +204,7 @@ struct GradientTerms {
 void sum_gradients(const Lines& lines, const GradientSource& source, Gate gate, float* dz,
                    double* sums) {
   if (source.more_dy != nullptr) {
-    sum_lines(lines, JoinedTerms{source, dz}, sums);
+    sum_lines(lines, GradientTerms<Gate::Output, true, true>{source, dz}, sums);
   } else if (gate == Gate::Open) {
     sum_lines(lines, GradientTerms<Gate::Open, false>{source, nullptr}, sums);
   } else if (gate == Gate::Input) {
