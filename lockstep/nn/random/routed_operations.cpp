@@ -32,6 +32,17 @@ bool is_generator(const c10::Argument& argument) {
   return argument.type()->str().find("Generator") != std::string::npos;
 }
 
+/// The value of the first argument of which `is_wanted` holds; null where there is none.
+template <typename Predicate>
+c10::IValue* find_value(const c10::OperatorHandle& operation, Stack& stack,
+                        const Predicate& is_wanted) {
+  const auto& arguments = operation.schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (is_wanted(arguments[i])) return &torch::jit::peek(stack, i, arguments.size());
+  }
+  return nullptr;
+}
+
 bool takes_generator(const c10::OperatorHandle& operation) {
   const auto& arguments = operation.schema().arguments();
   return std::any_of(arguments.begin(), arguments.end(), is_generator);
@@ -74,14 +85,12 @@ void go_on(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, Stack
 void run_with_generator(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                         Stack* stack) {
   auto* scope = RandomScope::current();
-  const auto& arguments = operation.schema().arguments();
-  const auto place = std::find_if(arguments.begin(), arguments.end(), is_generator);
-  auto& value = *(stack->end() - (arguments.end() - place));
-  if (value.isNone()) {
+  auto* const generator = find_value(operation, *stack, is_generator);
+  if (generator != nullptr && generator->isNone()) {
     // libtorch hands the key on to threads that it starts, but no scope.
     if (scope == nullptr) refuse(operation, "it runs in a thread without a replica");
     check_device(operation, *stack);
-    value = at::make_generator<at::CPUGeneratorImpl>(scope->next_call().key());
+    *generator = at::make_generator<at::CPUGeneratorImpl>(scope->next_call().key());
   }
   go_on(operation, keys, stack);
 }
@@ -94,13 +103,10 @@ void run_native_dropout(const c10::OperatorHandle& operation, c10::DispatchKeySe
 }
 
 /// Without a generator of its own it may still draw nothing: attention without dropout.
-bool draws_nothing(const c10::OperatorHandle& operation, const Stack& stack) {
-  const auto& arguments = operation.schema().arguments();
-  const auto share = std::find_if(arguments.begin(), arguments.end(),
-                                  [](const auto& each) { return each.name() == "dropout_p"; });
-  if (share == arguments.end()) return false;
-  const auto& value = *(stack.end() - (arguments.end() - share));
-  return value.isDouble() && value.toDouble() == 0;
+bool draws_nothing(const c10::OperatorHandle& operation, Stack& stack) {
+  const auto* const share = find_value(
+      operation, stack, [](const c10::Argument& each) { return each.name() == "dropout_p"; });
+  return share != nullptr && share->isDouble() && share->toDouble() == 0;
 }
 
 void run_if_nothing_is_drawn(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
