@@ -1,9 +1,12 @@
 #include "lockstep/nn/model.h"
 
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <atomic>
+#include <string_view>
 #include <thread>
 
 #include "lockstep/nn/layers/dropout.h"
@@ -178,6 +181,24 @@ TEST(ModelTest, DrawsByBlockAndCallSoThatBlocksCanBeComputedAgain) {
   const RandomScope scope(kKey);
   testing::expect_same_bits(model->run_block(1, between), whole);
   testing::expect_same_bits(model->run_block(1, between), whole, "again");
+}
+
+std::atomic<int> additions = 0;
+std::unique_ptr<at::ObserverContext> count_additions(const at::RecordFunction& function) {
+  if (std::string_view(function.name()) == "aten::add") ++additions;
+  return nullptr;
+}
+
+TEST(ModelTest, AddsGradientsOfItsOwnActivationsInsideBatchNorm) {
+  const auto model = model_of(resnet20(10));
+  const auto loss = model->forward(torch::randn({4, 3, 16, 16})).sum();
+  additions = 0;
+  const auto handle = at::addGlobalCallback(at::RecordFunctionCallback(&count_additions));
+  loss.backward();
+  at::removeCallback(handle);
+  // Nine blocks join two gradients each. The first one's input comes from the stem, whose batch
+  // norm has no residual, and is added by libtorch.
+  EXPECT_EQ(additions, 1);
 }
 
 /// Gradients of a ResNet, one replica after another and side by side.
