@@ -80,7 +80,7 @@ TEST(LauncherBinaryTest, LinksNoTorch) {
 TEST(DoctorTest, ListsBuildMachineAndOptionalPartsWithTheirPackages) {
   const auto result = lockstep({"doctor"});
   EXPECT_EQ(result.exit_code, 0);
-  for (const auto* part : {"compiler", "processor", "NUMA", "Open MPI", "openmpi-bin",
+  for (const auto* part : {"compiler", "libtorch", "processor", "NUMA", "Open MPI", "openmpi-bin",
                            "python3-torch", "dataset-fashion-mnist"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
