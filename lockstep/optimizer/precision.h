@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/base/data_type.h"
+
+namespace lockstep {
+
+/// `A.B`: bits of the input, bits of the model.
+enum class Precision : std::uint8_t { P32_32, P16_32, P16_16 };
+
+/// Which 16 bits.
+enum class Half : std::uint8_t { BF16, F16 };
+
+/// How gradients of micro-batches and replicas become one: divided by their number, or not.
+enum class Reduction : std::uint8_t { Mean, Sum };
+
+enum class ReductionOrder : std::uint8_t {
+  Ordered,  ///< along one tree over replicas: the same bits on any layout
+  Fast,     ///< whatever the transport likes best
+};
+
+/// "32.32", "16.32", "16.16"; "bf16", "fp16"; "mean", "sum"; "ordered", "fast". Throw `Options`,
+/// with the choices, for other words.
+Precision parse_precision(std::string_view text);
+Half parse_half(std::string_view text);
+Reduction parse_reduction(std::string_view text);
+ReductionOrder parse_reduction_order(std::string_view text);
+
+std::string_view name_of(Precision precision) noexcept;
+std::string_view name_of(Half half) noexcept;
+std::string_view name_of(Reduction reduction) noexcept;
+std::string_view name_of(ReductionOrder order) noexcept;
+
+}  // namespace lockstep

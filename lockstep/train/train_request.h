@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/data/loader/loader.h"
+#include "lockstep/data/sampling/batch_shape.h"
+#include "lockstep/data/sets/catalog.h"
+#include "lockstep/data/transform/presets.h"
+#include "lockstep/nn/model_request.h"
+#include "lockstep/optimizer/optimizer.h"
+#include "lockstep/optimizer/precision.h"
+#include "lockstep/optimizer/schedule.h"
+
+namespace lockstep::train {
+
+/// Everything that `lockstep train` is asked for. Free of torch, for whoever reads a command line.
+struct TrainRequest {
+  // What is trained on what.
+  nn::ModelRequest model;  ///< its picture and classes are those of the data set
+  std::string dataset = "fashion-mnist";
+  data::SetOptions set{};
+  std::optional<data::ImageSize> image_size{};  ///< pictures are resized to it
+  data::Augment augment = data::Augment::Standard;
+  std::optional<std::int64_t> limit_train{};
+  std::optional<std::int64_t> limit_test{};
+
+  // How much at once. Replicas are the job's, where a launcher set them.
+  std::int64_t batch_size = 64;
+  std::int64_t gradient_accumulation = 1;
+  std::int64_t device_iterations = 1;
+  std::optional<int> replicas{};
+  std::optional<int> threads_per_device{};
+
+  // How.
+  std::int64_t epochs = 5;
+  Optimizer optimizer = SGD();
+  Schedule schedule{};
+  double label_smoothing = 0;
+  Precision precision = Precision::P32_32;
+  Half half = Half::BF16;
+  Reduction reduction = Reduction::Mean;
+  ReductionOrder order = ReductionOrder::Ordered;
+  std::uint64_t seed = 0;
+
+  // Loading.
+  data::LoaderMode loader_mode = data::LoaderMode::Async;
+  std::optional<int> workers{};
+  bool eight_bit_io = false;
+
+  // What comes of it.
+  std::int64_t eval_every = 1;    ///< epochs; 0: at the end alone
+  std::int64_t digest_every = 0;  ///< optimizer steps; 0: never
+  std::string log_dir{};          ///< digests are written there
+  std::string export_to{};        ///< a weight file
+  std::string summary_file{};     ///< JSON
+};
+
+}  // namespace lockstep::train
