@@ -25,6 +25,9 @@ void check(const ShardedUpdate::Shape& shape, const std::string& name) {
     throw Error(ErrorKind::Options, fmt::format("ShardedUpdate \"{}\": {}", name, what));
   };
   if (shape.count < 1) refuse(fmt::format("expected a count of at least 1, found {}", shape.count));
+  if (shape.num_totals < 0) {
+    refuse(fmt::format("expected at least 0 totals, found {}", shape.num_totals));
+  }
   if (accumulator_of(shape.leaf_type) != DataType::F32) {
     refuse(fmt::format("expected leaves of f16, bf16 or f32, found {}", name_of(shape.leaf_type)));
   }
@@ -55,14 +58,15 @@ ShardedUpdate::Shape with_blocks(ShardedUpdate::Shape shape) {
 /// What must be the same on every instance, and what need not.
 struct Announcement {
   std::int64_t count;
+  std::int64_t num_totals;
   std::int64_t state_bytes;
   std::int64_t type;
   std::int64_t blocks;  ///< a hash
   std::int64_t num_leaves;
 
   bool agrees_with(const Announcement& other) const {
-    return count == other.count && state_bytes == other.state_bytes && type == other.type &&
-           blocks == other.blocks;
+    return count == other.count && num_totals == other.num_totals &&
+           state_bytes == other.state_bytes && type == other.type && blocks == other.blocks;
   }
 };
 
@@ -70,15 +74,18 @@ Announcement announcement_of(const ShardedUpdate::Shape& shape) {
   Fnv blocks;
   blocks.add(static_cast<std::uint64_t>(shape.values_per_block));
   for (const auto block : shape.blocks) blocks.add(static_cast<std::uint64_t>(block));
-  return {shape.count, static_cast<std::int64_t>(shape.state_bytes),
-          static_cast<std::int64_t>(shape.leaf_type), static_cast<std::int64_t>(blocks.value()),
+  return {shape.count,
+          shape.num_totals,
+          static_cast<std::int64_t>(shape.state_bytes),
+          static_cast<std::int64_t>(shape.leaf_type),
+          static_cast<std::int64_t>(blocks.value()),
           shape.num_leaves};
 }
 
 std::string describe(const Announcement& shape) {
-  return fmt::format("{} {}, {} bytes of state, blocks {:08x}", shape.count,
-                     name_of(static_cast<DataType>(shape.type)), shape.state_bytes,
-                     static_cast<std::uint64_t>(shape.blocks) & 0xffffffffU);
+  return fmt::format("{} {}, {} totals, {} bytes of state, blocks {:08x}", shape.count,
+                     name_of(static_cast<DataType>(shape.type)), shape.num_totals,
+                     shape.state_bytes, static_cast<std::uint64_t>(shape.blocks) & 0xffffffffU);
 }
 
 /// How many leaves each instance brings. Throws, on every instance, where shapes differ.
@@ -113,8 +120,9 @@ ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::strin
   check(shape_, name_);
   const LeafLayout layout(agree_on_shape(communicator_, shape_, name_));
   counter_ = LeafCounter(layout.ranges[static_cast<std::size_t>(communicator_.rank())]);
+  totals_.resize(static_cast<std::size_t>(shape_.num_totals));
   if (shape_.leaf_type != DataType::F32) {
-    narrow_leaf_.resize(static_cast<std::size_t>(shape_.count));
+    narrow_leaf_.resize(static_cast<std::size_t>(leaf_count()));
   }
   lay_out(layout.ranges);
   reducer_ =
@@ -123,7 +131,7 @@ ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::strin
 
 /// Commit word, what is measured, two versions of the state, and each instance's buffers for nodes.
 void ShardedUpdate::lay_out(std::span<const LeafRange> ranges) {
-  const auto leaf_bytes = whole_lines(static_cast<std::size_t>(shape_.count) * sizeof(float));
+  const auto leaf_bytes = whole_lines(static_cast<std::size_t>(leaf_count()) * sizeof(float));
   const auto measured_bytes = whole_lines(
       shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block) * sizeof(double));
   std::size_t num_buffers = 0;
@@ -149,7 +157,7 @@ void ShardedUpdate::lay_out(std::span<const LeafRange> ranges) {
 
 float* ShardedUpdate::buffer(int rank, int index) const noexcept {
   const auto stride =
-      whole_lines(static_cast<std::size_t>(shape_.count) * sizeof(float)) / sizeof(float);
+      whole_lines(static_cast<std::size_t>(leaf_count()) * sizeof(float)) / sizeof(float);
   return pools_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(index) * stride;
 }
 
@@ -180,7 +188,7 @@ void* ShardedUpdate::leaf() {
 void ShardedUpdate::take_leaf() {
   const auto* written = leaf();
   const int rank = communicator_.rank();
-  const auto count = static_cast<std::size_t>(shape_.count);
+  const auto count = static_cast<std::size_t>(leaf_count());
   if (!narrow_leaf_.empty()) {
     kernels::widen(shape_.leaf_type, written, buffer(rank, counter_.next_buffer()), count);
   }
@@ -211,53 +219,56 @@ std::span<float> ShardedUpdate::sum_of(BlockRange blocks) const {
   return {node + first, static_cast<std::size_t>(first_element(blocks.end) - first)};
 }
 
-void ShardedUpdate::reduce(std::size_t block, std::int64_t divisor) {
+/// Into memory of this instance: the others read the nodes too.
+void ShardedUpdate::reduce_totals() {
+  if (totals_.empty()) return;
+  std::vector<NodeData> nodes;
+  for (const auto* data : node_data_) nodes.push_back({data + shape_.count, DataType::F32});
+  reducer_->reduce(nodes, totals_.size(), DataType::F32, totals_.data(), DataType::F32);
+}
+
+void ShardedUpdate::reduce(std::size_t block, const Step& step) {
+  const auto first = first_element(block);
   const auto sum = sum_of({block, block + 1});
   std::vector<NodeData> nodes;
   nodes.reserve(node_data_.size());
-  for (const auto* data : node_data_) {
-    nodes.push_back({data + first_element(block), DataType::F32});
-  }
+  for (const auto* data : node_data_) nodes.push_back({data + first, DataType::F32});
   reducer_->reduce(nodes, sum.size(), DataType::F32, sum.data(), DataType::F32);
-  if (divisor != 1) kernels::divide(DataType::F32, sum.data(), divisor, sum.size());
+  if (step.divisor == 1) return;
+  const auto end = step.num_divided < 0 ? shape_.count : step.num_divided;
+  const auto divided = std::clamp<std::int64_t>(end - first, 0, std::ssize(sum));
+  kernels::divide(DataType::F32, sum.data(), step.divisor, static_cast<std::size_t>(divided));
 }
 
 void ShardedUpdate::measure_block(std::size_t block, const Measure& measure) {
   const auto width = static_cast<std::size_t>(shape_.values_per_block);
-  const std::span<double> values(measured_ + block * width, width);
-  std::fill(values.begin(), values.end(), 0.0);
-  measure(static_cast<int>(block), sum_of({block, block + 1}), values);
+  measure(block, part_of({block, block + 1}), {measured_ + block * width, width});
 }
 
 ShardedUpdate::Part ShardedUpdate::part_of(BlockRange blocks) const {
   const auto values = shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block);
-  return {first_element(blocks.begin),
-          sum_of(blocks),
-          {measured_, values},
-          state(),
-          state_of(version() + 1)};
+  return {first_element(blocks.begin), sum_of(blocks), totals_,
+          {measured_, values},         state(),        state_of(version() + 1)};
 }
 
-void ShardedUpdate::check_step(std::int64_t divisor) const {
+void ShardedUpdate::check_step(const Step& step) const {
   if (counter_.num_missing() > 0) {
     throw Error(ErrorKind::Options,
                 fmt::format("ShardedUpdate \"{}\": expected {} leaves, found {}", name_,
                             shape_.num_leaves, shape_.num_leaves - counter_.num_missing()),
                 "call take_leaf() for each of them before step()");
   }
-  if (divisor < 1) {
+  if (step.divisor < 1) {
     throw Error(ErrorKind::Options,
                 fmt::format("ShardedUpdate \"{}\": expected a divisor of at least 1, found {}",
-                            name_, divisor));
+                            name_, step.divisor));
   }
 }
 
-void ShardedUpdate::step(std::int64_t divisor, const Measure& measure, const Update& update) {
-  check_step(divisor);
+void ShardedUpdate::step(const Step& step) {
+  check_step(step);
   try {
-    communicator_.barrier(name_);  // every leaf is there
-    write_slice(divisor, measure, update);
-    commit();
+    run(step);
   } catch (const Error& error) {
     communicator_.report_failure(error);
     throw;
@@ -272,20 +283,38 @@ void ShardedUpdate::step(std::int64_t divisor, const Measure& measure, const Upd
   }
 }
 
-void ShardedUpdate::write_slice(std::int64_t divisor, const Measure& measure,
-                                const Update& update) {
+void ShardedUpdate::run(const Step& step) {
+  communicator_.barrier(name_);  // every leaf is there
+  reduce_totals();
+  if (step.check) step.check(totals_);
+  write_slice(step);
+  if (step.finish && communicator_.rank() == 0) {
+    step.finish({0, {}, totals_, part_of({0, 0}).measured, state(), state_of(version() + 1)});
+  }
+  commit();
+}
+
+void ShardedUpdate::write_slice(const Step& step) {
   const auto mine = my_blocks();
+  const auto width = static_cast<std::size_t>(shape_.values_per_block);
+  std::fill(measured_ + mine.begin * width, measured_ + mine.end * width, 0.0);
   for (auto block = mine.begin; block < mine.end; ++block) {
-    reduce(block, divisor);
-    if (measure) {
-      measure_block(block, measure);
+    reduce(block, step);
+    if (step.measures.empty()) {
+      step.update(part_of({block, block + 1}));
     } else {
-      update(part_of({block, block + 1}));
+      measure_block(block, step.measures.front());
     }
   }
-  if (!measure) return;
+  if (step.measures.empty()) return;
+  for (std::size_t i = 1; i < step.measures.size(); ++i) {
+    communicator_.barrier(name_);  // the measurement before is there
+    for (auto block = mine.begin; block < mine.end; ++block) {
+      measure_block(block, step.measures[i]);
+    }
+  }
   communicator_.barrier(name_);  // everything is measured
-  if (mine.begin < mine.end) update(part_of(mine));
+  if (mine.begin < mine.end) step.update(part_of(mine));
 }
 
 void ShardedUpdate::commit() {

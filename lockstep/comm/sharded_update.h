@@ -22,7 +22,8 @@ namespace lockstep::comm {
 /// after another; then everybody reduces a slice of them along the tree, measures it (norms, an
 /// overflow), sees what the others measured, and writes its slice of the next version. When all
 /// slices are written, the commit word makes that version current. Whoever dies on the way leaves
-/// the current version whole.
+/// the current version whole. Totals are numbers at the end of each leaf, few enough for everybody
+/// to reduce all of them: losses and counts.
 ///
 /// Slices move with the number of instances, so nothing may depend on them: what is measured is
 /// measured by fixed blocks, and whoever looks at all blocks sees the same numbers in the same
@@ -34,7 +35,8 @@ class ShardedUpdate {
  public:
   /// The same on every instance, except for `num_leaves`.
   struct Shape {
-    std::int64_t count = 0;              ///< elements of a leaf, and of the sum, which is in f32
+    std::int64_t count = 0;              ///< elements of the sum, which is in f32
+    std::int64_t num_totals = 0;         ///< that follow them in each leaf
     DataType leaf_type = DataType::F32;  ///< F16, BF16 or F32
     int num_leaves = 1;                  ///< that this instance brings to each step
     /// Where blocks begin, ascending from 0; empty: every `kBlock` elements.
@@ -48,16 +50,34 @@ class ShardedUpdate {
   struct Part {
     std::int64_t first;                ///< element
     std::span<float> sum;              ///< of all leaves, divided
-    std::span<const double> measured;  ///< of all blocks in order; old without a `Measure`
+    std::span<const float> totals;     ///< of all leaves, not divided
+    std::span<const double> measured;  ///< of all blocks in order, as far as it is
     const std::byte* current;          ///< the whole state
     std::byte* next;                   ///< where the next version is written
   };
-  /// Measures one block; `values` has room for `values_per_block` numbers, zero at first.
+  /// Sees the totals on every instance, before anything else is done. What it throws, if anything,
+  /// it throws on all of them.
+  using Check = std::function<void(std::span<const float> totals)>;
+  /// Measures one block; `values` has room for `values_per_block` numbers, zero at first. Another
+  /// measurement sees what the one before it found in all blocks.
   using Measure =
-      std::function<void(int block, std::span<const float> sum, std::span<double> values)>;
+      std::function<void(std::size_t block, const Part& part, std::span<double> values)>;
   /// Writes the next version's elements for one part. It is called for parts of this instance's
   /// slice, ascending, which together are the slice.
   using Update = std::function<void(const Part&)>;
+  /// Writes, on rank 0, what of the next version belongs to no element of the sum.
+  using Finish = std::function<void(const Part& whole)>;
+
+  /// What a step does with the sum, in this order.
+  struct Step {
+    std::int64_t divisor = 1;
+    std::int64_t num_divided = -1;  ///< elements from the first on that are divided; -1: all
+    Check check{};
+    /// Without any, each part is updated while it is in the cache, and nobody waits between.
+    std::vector<Measure> measures{};
+    Update update{};
+    Finish finish{};
+  };
 
   /// Everybody in the group makes it alike. Errors: `Options` for a shape that cannot be meant.
   ShardedUpdate(Communicator& communicator, Shape shape, std::string name);
@@ -65,19 +85,20 @@ class ShardedUpdate {
   /// Writes the first version on rank 0; everybody calls it, and returns when it is there.
   void initialize(const std::function<void(std::byte* state)>& write);
 
-  /// Where the next leaf is to be written: `count` elements of `leaf_type`.
+  /// Where the next leaf is to be written: `count + num_totals` elements of `leaf_type`.
   void* leaf();
   /// Takes the leaf that was written there.
   void take_leaf();
 
-  /// Divides the sum of all leaves by `divisor`, and updates the state with it. Without `measure`
-  /// each part is updated while it is in the cache, and nobody waits between.
-  void step(std::int64_t divisor, const Measure& measure, const Update& update);
+  /// Reduces the leaves, and updates the state with their sum.
+  void step(const Step& step);
 
   /// How often the state was updated.
   std::uint64_t version() const noexcept;
   const std::byte* state() const noexcept { return state_of(version()); }
   std::span<const std::int64_t> blocks() const noexcept { return shape_.blocks; }
+  /// Of the last step.
+  std::span<const float> totals() const noexcept { return totals_; }
 
  private:
   struct BlockRange {
@@ -92,16 +113,20 @@ class ShardedUpdate {
   std::span<float> sum_of(BlockRange blocks) const;
   Part part_of(BlockRange blocks) const;
 
-  void check_step(std::int64_t divisor) const;
-  void reduce(std::size_t block, std::int64_t divisor);
+  std::int64_t leaf_count() const noexcept { return shape_.count + shape_.num_totals; }
+  void check_step(const Step& step) const;
+  void run(const Step& step);
+  void reduce_totals();
+  void reduce(std::size_t block, const Step& step);
   void measure_block(std::size_t block, const Measure& measure);
-  void write_slice(std::int64_t divisor, const Measure& measure, const Update& update);
+  void write_slice(const Step& step);
   void commit();
 
   Communicator& communicator_;
   Shape shape_;
   std::string name_;
   LeafCounter counter_;
+  std::vector<float> totals_;
   std::vector<std::uint16_t> narrow_leaf_;  ///< 16-bit leaves are written here
 
   SharedMemory memory_;

@@ -7,13 +7,33 @@
 
 namespace lockstep {
 
+/// A process is one instance, and can join the job once; it leaves with the last `World`.
+std::shared_ptr<World::Connection> World::connection_of_this_process() {
+  static std::mutex mutex;
+  static std::weak_ptr<Connection> shared;
+  const std::lock_guard lock(mutex);
+  auto connection = shared.lock();
+  if (!connection) shared = connection = std::make_shared<Connection>();
+  return connection;
+}
+
 World World::init() {
-  return World(topology::read_identity(topology::Environment::of_this_process()));
+  World world(topology::read_identity(topology::Environment::of_this_process()));
+  world.connection_ = connection_of_this_process();
+  return world;
+}
+
+World::World(topology::Identity identity, comm::Communicator& communicator)
+    : identity_(std::move(identity)) {
+  connection_->communicator = &communicator;
 }
 
 comm::Communicator& World::communicator() const& {
-  std::call_once(connection_->once,
-                 [this] { connection_->communicator = comm::connect(identity_); });
+  std::call_once(connection_->once, [this] {
+    if (connection_->communicator != nullptr) return;
+    connection_->own = comm::connect(identity_);
+    connection_->communicator = connection_->own.get();
+  });
   return *connection_->communicator;
 }
 

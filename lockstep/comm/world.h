@@ -19,12 +19,15 @@ namespace lockstep {
 class World {
  public:
   /// Reads who this process is from its environment: lockstep's variables, torchrun's, Open MPI's
-  /// or Slurm's; without any it is alone, one instance with one replica.
+  /// or Slurm's; without any it is alone, one instance with one replica. However often it is
+  /// called, the process meets the others once.
   ///
   /// Errors: `Options`, naming the variable, where the environment contradicts itself.
   static World init();
 
   explicit World(topology::Identity identity) : identity_(std::move(identity)) {}
+  /// A member of a group that is there already, as threads that are instances; it outlives this.
+  World(topology::Identity identity, comm::Communicator& communicator);
 
   /// Whether some launcher started this process as one of a job, be it a job of one.
   bool launched() const noexcept { return launched_by() != topology::LaunchedBy::Nobody; }
@@ -54,6 +57,8 @@ class World {
 
   /// The launcher's name for the job; empty where lockstep's launcher did not start it.
   const std::string& job_id() const noexcept { return identity_.job_id; }
+
+  const topology::Identity& identity() const noexcept { return identity_; }
 
   /// All instances of the job. The first call meets the others, and returns when all have come.
   /// Errors: those of `comm::connect`.
@@ -86,8 +91,11 @@ class World {
  private:
   struct Connection {
     std::once_flag once;
-    std::unique_ptr<comm::Communicator> communicator;
+    std::unique_ptr<comm::Communicator> own;
+    comm::Communicator* communicator = nullptr;
   };
+
+  static std::shared_ptr<Connection> connection_of_this_process();
 
   topology::Identity identity_;
   std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();

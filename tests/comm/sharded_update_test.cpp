@@ -41,8 +41,9 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
       std::memcpy(update.leaf(), leaf.data(), leaf.size());
       update.take_leaf();
     }
-    const auto measure = [](int, std::span<const float> sum, std::span<double> values) {
-      for (const float value : sum) values[0] += static_cast<double>(value) * value;
+    const auto measure = [](std::size_t, const ShardedUpdate::Part& part,
+                            std::span<double> values) {
+      for (const float value : part.sum) values[0] += static_cast<double>(value) * value;
     };
     const auto apply = [](const ShardedUpdate::Part& part) {
       double norm = 0;
@@ -57,13 +58,14 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
     // Without a measurement, the values of the step before are still there; clipping by them
     // would be wrong, so this step divides only.
     if (step == 2) {
-      update.step(num_leaves, {}, [](const ShardedUpdate::Part& part) {
+      const auto subtract = [](const ShardedUpdate::Part& part) {
         const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
         auto* next = reinterpret_cast<float*>(part.next) + part.first;
         for (std::size_t i = 0; i < part.sum.size(); ++i) next[i] = current[i] - part.sum[i];
-      });
+      };
+      update.step({.divisor = num_leaves, .update = subtract});
     } else {
-      update.step(num_leaves, measure, apply);
+      update.step({.divisor = num_leaves, .measures = {measure}, .update = apply});
     }
     EXPECT_EQ(update.version(), step + 1);
   }
@@ -100,13 +102,83 @@ TEST(ShardedUpdateTest, TheSumIsThatOfAnAllReduce) {
     const auto leaf = testing::elements_of(DataType::F32, kCount, 1, communicator.rank());
     std::memcpy(update.leaf(), leaf.data(), leaf.size());
     update.take_leaf();
-    update.step(1, {}, [](const ShardedUpdate::Part& part) {
+    update.step({.update = [](const ShardedUpdate::Part& part) {
       std::memcpy(part.next + static_cast<std::size_t>(part.first) * sizeof(float), part.sum.data(),
                   part.sum.size_bytes());
-    });
+    }});
     const auto expected = testing::reduced(DataType::F32, ReduceOp::Sum, kCount, 1, 3);
     EXPECT_EQ(std::memcmp(update.state(), expected.data(), expected.size()), 0);
     communicator.barrier();
+  });
+}
+
+TEST(ShardedUpdateTest, EverybodySeesTheTotalsOfAllLeaves) {
+  for (const int instances : {1, 2, 3}) {
+    run_threads(instances, [&](Communicator& communicator) {
+      const auto mine =
+          topology::replicas_of(communicator.rank(), {.replicas = 5, .instances = instances});
+      ShardedUpdate update(communicator,
+                           {.count = 6,
+                            .num_totals = 2,
+                            .num_leaves = mine.count,
+                            .blocks = {0, 2, 4},
+                            .values_per_block = 2,
+                            .state_bytes = 7 * sizeof(float)},
+                           "totals");
+      for (int i = 0; i < mine.count; ++i) {
+        auto* leaf = static_cast<float*>(update.leaf());
+        std::fill_n(leaf, 6, 1.0F);
+        leaf[6] = static_cast<float>(mine.first + i);
+        leaf[7] = 100;
+        update.take_leaf();
+      }
+      std::vector<float> checked;
+      ShardedUpdate::Step step{.divisor = 5, .num_divided = 3};
+      step.check = [&](std::span<const float> totals) {
+        checked.assign(totals.begin(), totals.end());
+      };
+      step.measures = {[](std::size_t block, const ShardedUpdate::Part&, std::span<double> values) {
+                         values[0] = static_cast<double>(block) + 1;
+                       },
+                       [](std::size_t, const ShardedUpdate::Part& part, std::span<double> values) {
+                         values[1] = part.measured[0] + part.measured[2] + part.measured[4];
+                       }};
+      step.update = [](const ShardedUpdate::Part& part) {
+        for (std::size_t i = 0; i < part.sum.size(); ++i) {
+          const auto block = (static_cast<std::size_t>(part.first) + i) / 2;
+          reinterpret_cast<float*>(part.next)[static_cast<std::size_t>(part.first) + i] =
+              part.sum[i] + static_cast<float>(part.measured[2 * block + 1]) + part.totals[1];
+        }
+      };
+      step.finish = [](const ShardedUpdate::Part& whole) {
+        reinterpret_cast<float*>(whole.next)[6] = whole.totals[0];
+      };
+      update.step(step);
+      EXPECT_THAT(checked, ::testing::ElementsAre(10.0F, 500.0F));
+      const auto* state = reinterpret_cast<const float*>(update.state());
+      EXPECT_THAT(std::vector(state, state + 7),
+                  ::testing::ElementsAre(507.0F, 507.0F, 507.0F, 511.0F, 511.0F, 511.0F, 10.0F));
+      communicator.barrier();
+    });
+  }
+}
+
+TEST(ShardedUpdateTest, WhatTheCheckThrowsLeavesTheCurrentVersionWhole) {
+  run_threads(2, [](Communicator& communicator) {
+    ShardedUpdate update(communicator, {.count = 2, .num_totals = 1, .state_bytes = 8}, "checked");
+    std::fill_n(static_cast<float*>(update.leaf()), 3, 1.0F);
+    update.take_leaf();
+    ShardedUpdate::Step step{.update = [](const auto&) { ADD_FAILURE() << "updated"; }};
+    step.check = [](std::span<const float> totals) {
+      if (totals[0] > 1) throw Error(ErrorKind::Diverged, "too large");
+    };
+    try {
+      update.step(step);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Diverged);
+      EXPECT_EQ(update.version(), 0U);
+    }
   });
 }
 
@@ -126,7 +198,7 @@ TEST(ShardedUpdateTest, AStepThatIsNotFinishedLeavesTheCurrentVersionWhole) {
         if (communicator.rank() == 0) throw Error(ErrorKind::Bug, "dies");
       };
       try {
-        update.step(1, {}, dies);
+        update.step({.update = dies});
       } catch (const Error&) {
         const std::lock_guard lock(mutex);
         EXPECT_EQ(update.version(), 0U);
@@ -146,8 +218,10 @@ TEST(ShardedUpdateTest, ShapesThatDifferAreAnErrorOnEveryInstance) {
           communicator, {.count = communicator.rank() == 0 ? 100 : 50, .state_bytes = 8}, "w");
       ADD_FAILURE() << "accepted";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("instance 0 has 100 f32, 8 bytes of state"));
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("instance 1 has 50 f32, 8 bytes of state"));
+      EXPECT_THAT(error.what(),
+                  ::testing::HasSubstr("instance 0 has 100 f32, 0 totals, 8 bytes of state"));
+      EXPECT_THAT(error.what(),
+                  ::testing::HasSubstr("instance 1 has 50 f32, 0 totals, 8 bytes of state"));
     }
   });
 }
@@ -165,6 +239,8 @@ TEST(ShardedUpdateTest, RefusesShapesAndCallsThatCannotBeMeant) {
     };
     EXPECT_EQ(message({.count = 0, .state_bytes = 1}),
               "ShardedUpdate \"w\": expected a count of at least 1, found 0");
+    EXPECT_EQ(message({.count = 1, .num_totals = -1, .state_bytes = 1}),
+              "ShardedUpdate \"w\": expected at least 0 totals, found -1");
     EXPECT_EQ(message({.count = 1, .leaf_type = DataType::I32, .state_bytes = 1}),
               "ShardedUpdate \"w\": expected leaves of f16, bf16 or f32, found i32");
     EXPECT_EQ(message({.count = 1, .num_leaves = 0, .state_bytes = 1}),
@@ -184,12 +260,12 @@ TEST(ShardedUpdateTest, RefusesShapesAndCallsThatCannotBeMeant) {
         return error.what();
       }
     };
-    EXPECT_EQ(what([&] { update.step(1, {}, [](const auto&) {}); }),
+    EXPECT_EQ(what([&] { update.step({.update = [](const auto&) {}}); }),
               "ShardedUpdate \"w\": expected 1 leaves, found 0");
     update.take_leaf();
     EXPECT_EQ(what([&] { update.leaf(); }),
               "ShardedUpdate \"w\": expected 1 leaves, found one more");
-    EXPECT_EQ(what([&] { update.step(0, {}, [](const auto&) {}); }),
+    EXPECT_EQ(what([&] { update.step({.divisor = 0, .update = [](const auto&) {}}); }),
               "ShardedUpdate \"w\": expected a divisor of at least 1, found 0");
   });
 }

@@ -1,5 +1,6 @@
 #include "lockstep/data/sampling/sample_order.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,7 +147,7 @@ TEST(TrainOrderTest, CoversEachEpochOnceUnderAnyLayout) {
     for (int instance = 0; instance < job.instances; ++instance) {
       const auto local =
           topology::replicas_of(instance, {static_cast<int>(job.shape.replicas), job.instances, 1});
-      const auto small = micro_batches(order, local);
+      const auto small = micro_batches(order, local, static_cast<int>(random() % 4));
       const auto large = iterations(order, local);
       std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, Samples> by_place;
       for (std::int64_t n = 0; n < small->batches_per_epoch(); ++n) {
@@ -177,6 +178,25 @@ TEST(TrainOrderTest, CoversEachEpochOnceUnderAnyLayout) {
       EXPECT_EQ(owner[static_cast<std::size_t>(permutation(i))] >= 0, i < used);
     }
   }
+}
+
+// Two at a time: 0 and 1 in turn until they have their three micro-batches, then 2 and 3, then 4.
+TEST(BatchPlanTest, ServesReplicasThatRunSideBySideInTurn) {
+  const TrainOrder order(100, {.batch_size = 1, .gradient_accumulation = 3, .replicas = 6}, {});
+  const auto plan = micro_batches(order, {1, 5}, 2);
+  std::string places;
+  for (std::int64_t n = 0; n < 2 * 15; ++n) {
+    const auto place = plan->place(0, n);
+    EXPECT_EQ(place.step, n / 15);
+    places += fmt::format("{}.{} ", place.replica, place.micro_batch);
+  }
+  const std::string step = "1.0 2.0 1.1 2.1 1.2 2.2 3.0 4.0 3.1 4.1 3.2 4.2 5.0 5.1 5.2 ";
+  EXPECT_EQ(places, step + step);
+  expect_error(
+      [&] {
+        micro_batches(order, {0, 2}, -1);
+      },
+      ErrorKind::Options, "loader: expected at least one replica at a time, found -1");
 }
 
 // A part of a batch, as a worker asks for it, is that part of the whole.

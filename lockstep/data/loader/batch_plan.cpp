@@ -37,20 +37,29 @@ class TrainPlan : public BatchPlan {
 
 class MicroBatches final : public TrainPlan {
  public:
-  using TrainPlan::TrainPlan;
+  MicroBatches(const TrainOrder& order, topology::ReplicaRange local, int side_by_side)
+      : TrainPlan(order, local), side_by_side_(side_by_side == 0 ? local.count : side_by_side) {
+    if (side_by_side_ >= 1) return;
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("loader: expected at least one replica at a time, found {}", side_by_side_));
+  }
 
   std::int64_t batches_per_epoch() const override {
-    return order().steps_per_epoch() * shape().gradient_accumulation * local().count;
+    return order().steps_per_epoch() * batches_per_step();
   }
   std::int64_t samples_per_batch() const override { return shape().batch_size; }
 
   BatchPlace place(std::int64_t epoch, std::int64_t number) const override {
-    const auto turn = number / local().count;
+    const auto within = number % batches_per_step();
+    const auto first = within / (side_by_side_ * shape().gradient_accumulation) * side_by_side_;
+    const auto neighbours = std::min(side_by_side_, local().count - first);
+    const auto turn = within - first * shape().gradient_accumulation;
     return {.epoch = epoch,
             .number = number,
-            .step = turn / shape().gradient_accumulation,
-            .replica = local().first + number % local().count,
-            .micro_batch = turn % shape().gradient_accumulation};
+            .step = number / batches_per_step(),
+            .replica = local().first + first + turn % neighbours,
+            .micro_batch = turn / neighbours};
   }
 
   void samples(const BatchPlace& place, std::int64_t first,
@@ -59,6 +68,11 @@ class MicroBatches final : public TrainPlan {
         order().begin_of({place.epoch, place.step, place.replica, place.micro_batch});
     order().samples_at(place.epoch, begin + first, out);
   }
+
+ private:
+  std::int64_t batches_per_step() const { return shape().gradient_accumulation * local().count; }
+
+  std::int64_t side_by_side_;
 };
 
 class Iterations final : public TrainPlan {
@@ -130,8 +144,9 @@ class EvaluationBatches final : public BatchPlan {
 
 }  // namespace
 
-BatchPlanPtr micro_batches(const TrainOrder& order, topology::ReplicaRange local) {
-  return std::make_shared<MicroBatches>(order, local);
+BatchPlanPtr micro_batches(const TrainOrder& order, topology::ReplicaRange local,
+                           int side_by_side) {
+  return std::make_shared<MicroBatches>(order, local, side_by_side);
 }
 
 BatchPlanPtr iterations(const TrainOrder& order, topology::ReplicaRange local) {

@@ -42,9 +42,11 @@ class BatchPlan {
 
 using BatchPlanPtr = std::shared_ptr<const BatchPlan>;
 
-/// One micro-batch of one local replica at a time: by step, then micro-batch, then replica, so that
-/// replicas that run side by side are served in turn.
-BatchPlanPtr micro_batches(const TrainOrder& order, topology::ReplicaRange local);
+/// One micro-batch of one local replica at a time. Replicas that run side by side are served in
+/// turn, and the next ones when those have all micro-batches of the step: by step, then
+/// `side_by_side` neighbours (0: all), then micro-batch, then replica.
+BatchPlanPtr micro_batches(const TrainOrder& order, topology::ReplicaRange local,
+                           int side_by_side = 0);
 
 /// A whole iteration at a time, of the local replicas: [D][local replicas][G][B] samples.
 BatchPlanPtr iterations(const TrainOrder& order, topology::ReplicaRange local);
