@@ -136,9 +136,9 @@ void ShardedUpdate::lay_out(std::span<const LeafRange> ranges) {
       shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block) * sizeof(double));
   std::size_t num_buffers = 0;
   for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
-  const auto bytes =
+  memory_bytes_ =
       kLine + measured_bytes + 2 * whole_lines(shape_.state_bytes) + num_buffers * leaf_bytes;
-  memory_ = communicator_.allocate(bytes, name_);
+  memory_ = communicator_.allocate(memory_bytes_, name_);
 
   auto* next = memory_.data();
   const auto take = [&](std::size_t size) { return std::exchange(next, next + size); };

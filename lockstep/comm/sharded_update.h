@@ -97,6 +97,8 @@ class ShardedUpdate {
   std::uint64_t version() const noexcept;
   const std::byte* state() const noexcept { return state_of(version()); }
   std::span<const std::int64_t> blocks() const noexcept { return shape_.blocks; }
+  /// What all instances together have of it in memory: versions, and buffers for leaves.
+  std::size_t memory_bytes() const noexcept { return memory_bytes_; }
   /// Of the last step.
   std::span<const float> totals() const noexcept { return totals_; }
 
@@ -129,6 +131,7 @@ class ShardedUpdate {
   std::vector<float> totals_;
   std::vector<std::uint16_t> narrow_leaf_;  ///< 16-bit leaves are written here
 
+  std::size_t memory_bytes_ = 0;
   SharedMemory memory_;
   std::atomic<std::uint64_t>* committed_ = nullptr;
   double* measured_ = nullptr;

@@ -113,4 +113,14 @@ std::string digest_of(const Model& model) {
   return digest.hex();
 }
 
+std::vector<std::pair<std::string, std::string>> digests_of(const Model& model) {
+  std::vector<std::pair<std::string, std::string>> digests;
+  for (const auto& slot : slots_of(model.tensors())) {
+    weights::WeightsDigest digest;
+    digest.add(row_major(slot).view);
+    digests.emplace_back(slot.name(), digest.hex());
+  }
+  return digests;
+}
+
 }  // namespace lockstep::nn

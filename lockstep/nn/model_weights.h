@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/nn/model.h"
 
@@ -22,5 +24,8 @@ void load_weights(Model& model, const std::filesystem::path& path);
 /// 16 hexadecimal digits that are equal where all weights are, by name, type, shape and bit
 /// (`weights/digest.h`): that of a file the model was saved to.
 std::string digest_of(const Model& model);
+
+/// The same for each parameter and buffer by itself, sorted by name.
+std::vector<std::pair<std::string, std::string>> digests_of(const Model& model);
 
 }  // namespace lockstep::nn

@@ -43,6 +43,7 @@ class ModuleModel : public Model {
   std::vector<NamedTensor> tensors() const override { return tensors_of(*module_); }
   void set_mode(Mode mode) override { module_->train(mode == Mode::Train); }
 
+  /// A copy of the same class, with the same weights.
   std::unique_ptr<Model> clone() const override {
     auto copy = std::dynamic_pointer_cast<Module>(clone_module(*module_));
     if (copy == nullptr) refuse_other_type(*module_);
@@ -52,7 +53,31 @@ class ModuleModel : public Model {
  private:
   static constexpr bool kHasBlocks = std::is_base_of_v<Network, Module>;
 
+ protected:
   std::shared_ptr<Module> module_;
+};
+
+/// A module that a function makes: the function makes its clones, too, so that any module will do.
+template <typename Module, typename Make>
+class MadeModel final : public ModuleModel<Module> {
+ public:
+  MadeModel(std::shared_ptr<Module> module, Make make, std::uint64_t seed)
+      : ModuleModel<Module>(std::move(module)), make_(std::move(make)), seed_(seed) {}
+
+  std::unique_ptr<Model> clone() const override {
+    auto copy = module_of(make_seeded(seed_, make_));
+    copy_made_module(*this->module_, *copy);
+    return std::make_unique<MadeModel>(std::move(copy), make_, seed_);
+  }
+
+  static std::shared_ptr<Module> module_of(std::shared_ptr<Module> module) { return module; }
+  static std::shared_ptr<Module> module_of(const torch::nn::ModuleHolder<Module>& holder) {
+    return holder.ptr();
+  }
+
+ private:
+  Make make_;
+  std::uint64_t seed_;
 };
 
 /// A model of a module, or of a holder as `torch::nn::Sequential`.
@@ -63,6 +88,18 @@ std::unique_ptr<Model> model_of(std::shared_ptr<Module> module) {
 template <typename Module>
 std::unique_ptr<Model> model_of(const torch::nn::ModuleHolder<Module>& holder) {
   return model_of(holder.ptr());
+}
+
+/// A model of what `make()` returns: a shared pointer to a module, or a holder of one. What its
+/// constructors draw is of the seed. It is called again for each clone.
+///
+/// Errors: `Options`, from `clone`, where it makes another model on each call.
+template <typename Make>
+std::unique_ptr<Model> made_model(Make make, std::uint64_t seed) {
+  const auto first = make_seeded(seed, make);
+  using Module = std::remove_reference_t<decltype(*first)>;
+  using Made = MadeModel<Module, Make>;
+  return std::make_unique<Made>(Made::module_of(first), std::move(make), seed);
 }
 
 }  // namespace lockstep::nn

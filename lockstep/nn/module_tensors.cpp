@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::nn {
@@ -39,6 +41,28 @@ std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module)
   }
   copy_module(module, *copy);
   return copy;
+}
+
+void copy_made_module(const torch::nn::Module& from, torch::nn::Module& to) {
+  const auto describe = [](const torch::nn::Module& module) {
+    std::vector<std::string> tensors;
+    for (const auto& [name, tensor, role] : tensors_of(module)) {
+      tensors.push_back(fmt::format("'{}' {}", name, c10::str(tensor.sizes())));
+    }
+    return tensors;
+  };
+  const auto before = describe(from);
+  const auto now = describe(to);
+  const auto [first, second] = std::mismatch(before.begin(), before.end(), now.begin(), now.end());
+  if (first != before.end() || second != now.end()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("model: the function that makes it makes another model on each call: "
+                            "first with {}, then with {}",
+                            first == before.end() ? "nothing more" : *first,
+                            second == now.end() ? "nothing more" : *second),
+                "let it return a new module of the same structure each time");
+  }
+  copy_module(from, to);
 }
 
 void refuse_other_type(const torch::nn::Module& module) {

@@ -21,6 +21,9 @@ void copy_module(const torch::nn::Module& from, torch::nn::Module& to);
 /// Errors: `Options` if it is no `torch::nn::Cloneable`.
 std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module);
 
+/// As `copy_module`, for modules that one function made: `Options` if they are not alike.
+void copy_made_module(const torch::nn::Module& from, torch::nn::Module& to);
+
 /// For a clone that is of a base class: `Cloneable` was told another type.
 [[noreturn]] void refuse_other_type(const torch::nn::Module& module);
 

@@ -1,0 +1,104 @@
+#include "lockstep/train/batch_tensors.h"
+
+#include <torch/types.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/transform/transform.h"
+
+namespace lockstep::train {
+namespace {
+
+at::ScalarType scalar_type_of(const data::Field& field) {
+  switch (field.type) {
+    case DataType::U8:
+      return at::kByte;
+    case DataType::I32:
+      return at::kInt;
+    case DataType::I64:
+      return at::kLong;
+    case DataType::F16:
+      return at::kHalf;
+    case DataType::BF16:
+      return at::kBFloat16;
+    case DataType::F32:
+      return at::kFloat;
+    case DataType::F64:
+      return at::kDouble;
+  }
+  throw Error(ErrorKind::Bug, "fields: a type without tensors");
+}
+
+at::Tensor values_of(const data::Batch& batch, std::size_t position) {
+  const auto& field = batch.fields()[position];
+  std::vector<std::int64_t> shape{batch.size()};
+  shape.insert(shape.end(), field.shape.begin(), field.shape.end());
+  return at::from_blob(batch.data(position), shape, scalar_type_of(field));
+}
+
+/// The arithmetic of ToTensor and Normalize, for each of the 256 values once.
+std::array<float, 256> table_for(float mean, float deviation, bool normalizes) {
+  std::array<float, 256> table{};
+  for (std::size_t value = 0; value < table.size(); ++value) {
+    const float scaled = static_cast<float>(value) / 255.0F;
+    table[value] = normalizes ? (scaled - mean) / deviation : scaled;
+  }
+  return table;
+}
+
+}  // namespace
+
+BatchTensors::BatchTensors(std::string image, const data::Field& stored,
+                           const std::optional<data::Pipeline>& pipeline)
+    : image_(std::move(image)) {
+  if (!pipeline) return;
+  const data::Transform transform(*pipeline, stored);
+  is_picture_ = true;
+  layout_ = pipeline->output.layout;
+  if (pipeline->output.type != DataType::U8) return;
+  const auto& normalize = transform.left_to_device();
+  const auto channels = static_cast<std::size_t>(stored.shape[2]);
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    tables_.push_back(normalize
+                          ? table_for(normalize->mean[channel], normalize->deviation[channel], true)
+                          : table_for(0, 1, false));
+  }
+}
+
+Fields BatchTensors::operator()(const data::Batch& batch) const {
+  Fields fields;
+  for (std::size_t i = 0; i < batch.fields().size(); ++i) {
+    const auto& field = batch.fields()[i];
+    auto values = values_of(batch, i);
+    if (is_picture_ && field.name == image_) values = picture(values);
+    fields.set(field.name, std::move(values));
+    if (field.kind != data::FieldKind::Varying) continue;
+    const auto lengths = batch.lengths(i);
+    fields.set(field.name + ".length",
+               at::from_blob(const_cast<std::int64_t*>(lengths.data()), {batch.size()}, at::kLong));
+  }
+  return fields;
+}
+
+at::Tensor BatchTensors::picture(const at::Tensor& values) const {
+  if (layout_ == data::Layout::ChannelsFirst) {
+    return tables_.empty() ? values.to(at::kFloat)
+                           : normalized(values.permute({0, 2, 3, 1}).contiguous());
+  }
+  return tables_.empty() ? values.to(at::kFloat).permute({0, 3, 1, 2}) : normalized(values);
+}
+
+/// Of pixels [N, height, width, channels].
+at::Tensor BatchTensors::normalized(const at::Tensor& pixels) const {
+  auto out = at::empty(pixels.sizes(), at::kFloat);
+  const auto* in = pixels.data_ptr<std::uint8_t>();
+  auto* to = out.data_ptr<float>();
+  const auto channels = static_cast<std::int64_t>(tables_.size());
+  for (std::int64_t i = 0; i < pixels.numel(); i += channels) {
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      to[i + channel] = tables_[static_cast<std::size_t>(channel)][in[i + channel]];
+    }
+  }
+  return out.permute({0, 3, 1, 2});
+}
+
+}  // namespace lockstep::train

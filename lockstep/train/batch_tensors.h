@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/loader/batch.h"
+#include "lockstep/data/transform/pipeline.h"
+#include "lockstep/train/fields.h"
+
+namespace lockstep::train {
+
+/// Makes tensors of a batch's fields: what the device does with its input.
+///
+/// Pictures become f32 [N, channels, height, width], channels last in memory; of 8-bit ones x/255
+/// is taken and normalized here, with the bits that the loader would have given. All else refers to
+/// the batch's memory, so the batch is kept as long as its tensors. The lengths of a varying field
+/// "tokens" are the field "tokens.length". Any number of threads.
+class BatchTensors {
+ public:
+  /// `pipeline` is what the loader does with the field `image`.
+  BatchTensors(std::string image, const data::Field& stored,
+               const std::optional<data::Pipeline>& pipeline);
+
+  Fields operator()(const data::Batch& batch) const;
+
+ private:
+  at::Tensor picture(const at::Tensor& values) const;
+  at::Tensor normalized(const at::Tensor& pixels) const;
+
+  std::string image_;
+  bool is_picture_ = false;  ///< three dimensions that a pipeline made
+  data::Layout layout_ = data::Layout::ChannelsLast;
+  std::vector<std::array<float, 256>> tables_;  ///< what each 8-bit value becomes, by channel
+};
+
+}  // namespace lockstep::train

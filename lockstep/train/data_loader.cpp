@@ -1,0 +1,120 @@
+#include "lockstep/train/data_loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/transform/presets.h"
+
+namespace lockstep {
+namespace {
+
+const data::Field* find_field(const data::Dataset& set, const std::string& name) {
+  const auto& fields = set.fields();
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const data::Field& field) { return field.name == name; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+DataType input_type(const Options& options) {
+  if (options.precision() == Precision::P32_32) return DataType::F32;
+  return options.half() == Half::F16 ? DataType::F16 : DataType::BF16;
+}
+
+/// 8-bit pictures have to become something that can be computed with.
+std::optional<data::Pipeline> decide_pipeline(const Options& options, const data::Dataset& set,
+                                              const DataLoaderOptions& loading) {
+  if (loading.pipeline) return loading.pipeline;
+  const auto* field = find_field(set, loading.image_field);
+  const bool is_picture =
+      field != nullptr && field->type == DataType::U8 && field->shape.size() == 3;
+  if (!is_picture) return std::nullopt;
+  data::PresetOptions preset;
+  preset.output.type = input_type(options);
+  return data::evaluation_pipeline(*field, preset);
+}
+
+train::BatchTensors tensors_for(const Options& options, const data::Dataset& set,
+                                const DataLoaderOptions& loading) {
+  const auto* field = find_field(set, loading.image_field);
+  return {loading.image_field, field == nullptr ? data::Field{} : *field,
+          decide_pipeline(options, set, loading)};
+}
+
+data::LoaderOptions loader_options(const Options& options, const data::Dataset& set,
+                                   const DataLoaderOptions& loading,
+                                   const train::JobLayout& layout) {
+  return {.mode = loading.mode,
+          .workers = loading.workers,
+          .buffers = 2 * layout.num_devices + 2,  // each device holds one while it asks for another
+          .pipeline = decide_pipeline(options, set, loading),
+          .image_field = loading.image_field};
+}
+
+data::BatchShape shape_of(const Options& options, const DataLoaderOptions& loading,
+                          const train::JobLayout& layout) {
+  return {.batch_size = loading.batch_size,
+          .gradient_accumulation = options.gradient_accumulation(),
+          .device_iterations = options.device_iterations(),
+          .replicas = layout.replicas};
+}
+
+const data::Dataset& checked(const data::DatasetPtr& set) {
+  if (set) return *set;
+  throw Error(ErrorKind::Options, "DataLoader: expected a data set, found a null pointer");
+}
+
+}  // namespace
+
+DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
+                       const DataLoaderOptions& loading)
+    : layout_(train::lay_out(options)),
+      order_(checked(set).size(), shape_of(options, loading, layout_),
+             {.seed = options.seed(), .shuffle = loading.shuffle, .limit = loading.limit}),
+      tensors_(tensors_for(options, *set, loading)),
+      loader_(set, data::micro_batches(order_, layout_.local, layout_.num_devices),
+              loader_options(options, *set, loading, layout_)),
+      batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()) {
+  options.freeze("DataLoader");
+}
+
+void DataLoader::go_to(std::int64_t epoch, std::int64_t iteration) {
+  if (epoch < 0 || iteration < 0 || iteration >= size()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("DataLoader::go_to: expected an epoch from 0 on and an iteration of 0 "
+                            "to {}, found {} and {}",
+                            size() - 1, epoch, iteration));
+  }
+  next_epoch_ = epoch;
+  next_iteration_ = iteration;
+}
+
+DataLoader::Iterator DataLoader::begin() {
+  return Iterator({this, next_epoch_++, std::exchange(next_iteration_, 0)});
+}
+
+data::Loader& DataLoader::micro_batches(const Iteration& iteration) {
+  loader_.begin(iteration.epoch, iteration.number * batches_per_iteration_);
+  return loader_;
+}
+
+EvaluationLoader::EvaluationLoader(const Options& options, data::DatasetPtr set,
+                                   const DataLoaderOptions& loading)
+    : layout_(train::lay_out(options)),
+      order_(checked(set).size(), {.batch_size = loading.batch_size,
+                                   .replicas = layout_.replicas,
+                                   .seed = options.seed(),
+                                   .limit = loading.limit}),
+      tensors_(tensors_for(options, *set, loading)),
+      loader_(set, data::evaluation_batches(order_, layout_.local),
+              loader_options(options, *set, loading, layout_)) {
+  options.freeze("EvaluationLoader");
+}
+
+data::Loader& EvaluationLoader::batches_from_the_first() {
+  loader_.begin(0);
+  return loader_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,363 @@
+#include "lockstep/train/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
+#include "lockstep/nn/compute_threads.h"
+#include "lockstep/nn/random/random_scope.h"
+#include "lockstep/nn/torch_errors.h"
+
+namespace lockstep::train {
+namespace {
+
+std::vector<nn::Slot> slots_of(const nn::Model& model) {
+  return nn::slots_of(model.tensors());
+}
+
+/// A hash of names and shapes: instances that train together train the same model.
+std::int64_t structure_of(const std::vector<nn::Slot>& slots) {
+  Fnv hash;
+  for (const auto& slot : slots) {
+    for (const auto& name : slot.names) hash.add(name).add(0);
+    for (const auto extent : slot.tensor().sizes()) hash.add(static_cast<std::uint64_t>(extent));
+  }
+  return static_cast<std::int64_t>(hash.value());
+}
+
+void check_same_model(comm::Communicator& communicator, const std::vector<nn::Slot>& slots) {
+  const auto mine = structure_of(slots);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather({&mine, 1, DataType::I64, "model"},
+                          {all.data(), communicator.size(), DataType::I64, "model"});
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all.front()) continue;
+    throw Error(ErrorKind::Options,
+                fmt::format("model: instances 0 and {} have models of other parameters and buffers",
+                            communicator.instances()[rank]),
+                "make the same model on every instance, whatever its number");
+  }
+}
+
+comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const StateShape& shape,
+                                        const LeafTotals& totals, int leaves) {
+  return {.count = weights.num_elements,
+          .num_totals = static_cast<std::int64_t>(totals.count()),
+          .num_leaves = leaves,
+          .blocks = weights.blocks,
+          .values_per_block = WeightUpdate::kValuesPerBlock,
+          .state_bytes = shape.bytes()};
+}
+
+UpdateRules rules_of(const EngineSetup& setup) {
+  const auto micro_batches = setup.options.gradient_accumulation() * setup.layout.replicas;
+  return {.optimizer = setup.optimizer,
+          .replicas = setup.layout.replicas,
+          .divisor = setup.options.reduction() == Reduction::Mean ? micro_batches : 1,
+          .has_loss_scaling =
+              setup.options.precision() == Precision::P16_16 && setup.options.half() == Half::F16};
+}
+
+EngineSetup checked(EngineSetup setup) {
+  if (setup.task.metrics.size() > kMostMetrics) {
+    throw Error(ErrorKind::Options, fmt::format("Task: expected at most {} metrics, found {}",
+                                                kMostMetrics, setup.task.metrics.size()));
+  }
+  return setup;
+}
+
+}  // namespace
+
+Engine::Engine(EngineSetup setup)
+    : setup_(checked(std::move(setup))),
+      communicator_(setup_.options.world().communicator()),
+      weights_(lay_out_weights(slots_of(*setup_.model), setup_.optimizer)),
+      shape_(weights_, setup_.optimizer.num_states(), setup_.optimizer.average_decay().has_value()),
+      totals_(weights_, setup_.layout.replicas, setup_.task.metrics.size()),
+      update_(rules_of(setup_), weights_, shape_, totals_),
+      updates_((check_same_model(communicator_, slots_of(*setup_.model)), communicator_),
+               update_shape(weights_, shape_, totals_, setup_.layout.local.count), "weights"),
+      threads_(setup_.layout.num_devices,
+               [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
+  make_replicas();
+  write_first_state();
+  share_frozen();
+}
+
+/// Whoever handed the model over keeps it, with the weights that it has now.
+Engine::~Engine() {
+  auto& first = replicas_.front();
+  first.attach(weights(Which::Weights), updates_.state());
+  first.detach();
+}
+
+void Engine::make_replicas() {
+  const auto& local = setup_.layout.local;
+  replicas_.reserve(static_cast<std::size_t>(local.count));
+  for (int i = 1; i < local.count; ++i) {
+    replicas_.emplace_back(local.first + i, setup_.model->clone(), weights_, shape_);
+  }
+  replicas_.emplace(replicas_.begin(), local.first, std::move(setup_.model), weights_, shape_);
+  for (auto& replica : replicas_) replica.model().set_mode(nn::Mode::Train);
+}
+
+/// The weights of instance 0 are everybody's.
+void Engine::write_first_state() {
+  const auto& slots = replicas_.front().slots();
+  updates_.initialize([&](std::byte* state) {
+    const torch::NoGradGuard no_grad;
+    std::memset(state, 0, shape_.bytes());
+    auto* all = shape_.weights(state).data();
+    for (const auto& parameter : weights_.parameters) {
+      view_of(parameter, all).copy_(slots[parameter.slot].tensor());
+    }
+    for (const auto& buffer : weights_.buffers) {
+      view_of(buffer, all).copy_(slots[buffer.slot].tensor());
+    }
+    replicas_.front().copy_integers(shape_.integers(state));
+    if (setup_.optimizer.average_decay()) {
+      std::memcpy(shape_.average(state).data(), all, shape_.weights(state).size_bytes());
+    }
+    shape_.progress(state) = {.loss_scale = has_loss_scaling() ? setup_.options.loss_scale() : 1};
+  });
+  for (auto& replica : replicas_) replica.attach(weights(Which::Weights), updates_.state());
+}
+
+/// What is not learned is there once for the host, too.
+void Engine::share_frozen() {
+  if (weights_.frozen.empty()) return;
+  if (frozen_.data() == nullptr) {
+    frozen_ = communicator_.allocate(static_cast<std::size_t>(weights_.num_frozen) * sizeof(float),
+                                     "frozen weights");
+  }
+  auto* memory = reinterpret_cast<float*>(frozen_.data());
+  if (communicator_.rank() == 0) {
+    const torch::NoGradGuard no_grad;
+    for (const auto& parameter : weights_.frozen) {
+      view_of(parameter, memory).copy_(replicas_.front().slots()[parameter.slot].tensor());
+    }
+  }
+  communicator_.barrier("frozen weights");
+  for (auto& replica : replicas_) replica.attach_frozen(memory);
+}
+
+bool Engine::has_loss_scaling() const noexcept {
+  return setup_.options.precision() == Precision::P16_16 && setup_.options.half() == Half::F16;
+}
+
+DataType Engine::leaf_type() const noexcept {
+  if (setup_.options.precision() != Precision::P16_16) return DataType::F32;
+  return setup_.options.half() == Half::F16 ? DataType::F16 : DataType::BF16;
+}
+
+const float* Engine::weights(Which which) const {
+  if (which == Which::Weights) return shape_.weights(updates_.state()).data();
+  if (setup_.optimizer.average_decay()) return shape_.average(updates_.state()).data();
+  throw Error(ErrorKind::Options, "TrainingModel: no average of the weights is kept",
+              "AdamW({...}).average_weights(0.999)");
+}
+
+std::size_t Engine::shared_bytes() const noexcept {
+  return updates_.memory_bytes() + static_cast<std::size_t>(weights_.num_frozen) * sizeof(float);
+}
+
+StepOutput Engine::step(BatchSource& source, const DataLoader& loader, std::int64_t epoch) {
+  Stopwatch whole;
+  const StepInput input{source, loader.tensors(), progress()};
+  std::vector<DeviceTimes> devices(static_cast<std::size_t>(threads_.count()));
+  turn_.begin_with(layout().local.first);
+  threads_.run(
+      [&](int device) { run_device(device, input, devices[static_cast<std::size_t>(device)]); },
+      [&] { turn_.give_up(); });
+
+  Stopwatch watch;
+  double waited = 0;
+  const RunLength length{loader.steps_per_epoch(), setup_.options.epochs()};
+  auto step = update_.step(factor(setup_.options.schedule(), length, input.progress.steps),
+                           [&](Progress& next, bool skipped, std::byte* state) {
+                             add_progress(next, skipped, epoch, loader.shape());
+                             replicas_.front().copy_integers(shape_.integers(state));
+                           });
+  step.check = [&](std::span<const float> totals) {
+    waited = watch.lap();
+    check_totals(totals, input.progress);
+  };
+  updates_.step(step);
+  auto output = output_of(updates_.totals(), loader.shape());
+  output.skipped = progress().updates == input.progress.updates;
+  last_losses_ = output.replica_losses;
+  record(devices, waited, watch.lap(), whole.lap());
+  return output;
+}
+
+void Engine::run_device(int device, const StepInput& input, DeviceTimes& times) {
+  for (auto& replica : replicas_) {
+    if (layout().device_of_replica(replica.number()) != device) continue;
+    const auto where =
+        fmt::format("train: replica {}, step {}", replica.number(), input.progress.steps + 1);
+    nn::with_torch_errors(where, [&] { run_replica(replica, device, input, times); });
+  }
+}
+
+void Engine::run_replica(Replica& replica, int device, const StepInput& input, DeviceTimes& times) {
+  Stopwatch watch;
+  replica.attach(weights(Which::Weights), updates_.state());
+  ReplicaResult result;
+  const auto micro_batches = setup_.options.gradient_accumulation();
+  for (std::int64_t i = 0; i < micro_batches; ++i) {
+    times.compute += watch.lap();
+    const auto batch = input.source.next(device);
+    times.data += watch.lap();
+    if (!batch) throw Error(ErrorKind::Bug, "train: the loader's epoch is too short");
+    const nn::RandomScope scope({.seed = setup_.options.seed(),
+                                 .step = static_cast<std::uint64_t>(input.progress.steps),
+                                 .replica = static_cast<std::uint32_t>(replica.number()),
+                                 .micro_batch = static_cast<std::uint32_t>(i)});
+    replica.learn(input.tensors(*batch), setup_.task, input.progress.loss_scale, result);
+    communicator_.heartbeat("computing");
+  }
+  times.compute += watch.lap();
+  hand_in(replica, result, input, times);
+}
+
+void Engine::hand_in(Replica& replica, const ReplicaResult& result, const StepInput& input,
+                     DeviceTimes& times) {
+  if (!turn_.wait_for(replica.number())) return;
+  Stopwatch watch;
+  const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
+  replica.write_leaf({static_cast<float*>(updates_.leaf()), count}, totals_, result,
+                     {.type = leaf_type(),
+                      .loss_scale = static_cast<float>(input.progress.loss_scale),
+                      .micro_batches = setup_.options.gradient_accumulation()},
+                     updates_.state());
+  updates_.take_leaf();
+  turn_.pass_on();
+  times.reduce += watch.lap();
+}
+
+void Engine::check_totals(std::span<const float> totals, const Progress& progress) {
+  check_losses(totals_.losses(totals), progress);
+  check_integers(totals);
+  name_idle_parameters(totals);
+}
+
+/// Loss scaling gets along with a loss that is not finite as long as it can go lower.
+void Engine::check_losses(std::span<const float> losses, const Progress& progress) const {
+  if (has_loss_scaling() && progress.loss_scale > 1) return;
+  for (std::size_t replica = 0; replica < losses.size(); ++replica) {
+    if (std::isfinite(losses[replica])) continue;
+    const auto last = last_losses_.empty()
+                          ? std::string("there was no step before it")
+                          : fmt::format("the losses of the step before were {:.6g}",
+                                        fmt::join(last_losses_, ", "));
+    throw Error(ErrorKind::Diverged,
+                fmt::format("train: the loss of replica {} is {} at step {}; {}", replica,
+                            losses[replica], progress.steps + 1, last),
+                "a lower learning rate, a warm-up, or gradient clipping (--lr, --warmup-epochs, "
+                "--clip-norm)");
+  }
+}
+
+void Engine::check_integers(std::span<const float> totals) const {
+  if (weights_.integers.empty()) return;
+  const auto sums = totals_.hash(totals);
+  for (const auto& replica : replicas_) {
+    const auto hash = replica.integer_hash();
+    for (std::size_t i = 0; i < hash.size(); ++i) {
+      if (sums[i] == hash[i] * static_cast<float>(layout().replicas)) continue;
+      throw Error(ErrorKind::Options,
+                  fmt::format("model: replicas disagree about buffers of whole numbers, which "
+                              "cannot be averaged: one of '{}' and {} others",
+                              weights_.integers.front().name, weights_.integers.size() - 1),
+                  "let them depend on the step alone, or make them floating-point buffers");
+    }
+  }
+}
+
+void Engine::name_idle_parameters(std::span<const float> totals) {
+  const auto changed = totals_.changed(totals);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < weights_.parameters.size(); ++i) {
+    const auto& name = weights_.parameters[i].name;
+    if (changed[i] == 0 && told_.insert(name).second) names.push_back(name);
+  }
+  if (names.empty() || communicator_.rank() != 0) return;
+  setup_.tell(fmt::format("parameters without a gradient on any replica stay as they are: {}",
+                          fmt::join(names, ", ")));
+}
+
+void Engine::add_progress(Progress& next, bool skipped, std::int64_t epoch,
+                          const data::BatchShape& shape) const {
+  if (next.epoch != epoch) {
+    next.epoch = epoch;
+    next.epoch_steps = 0;
+    next.epoch_loss = 0;
+    next.epoch_metrics = {};
+  }
+  const auto output = output_of(updates_.totals(), shape);
+  ++next.epoch_steps;
+  next.epoch_loss += output.loss;
+  for (std::size_t i = 0; i < output.metrics.size(); ++i) {
+    next.epoch_metrics[i] += output.metrics[i];
+  }
+  if (!has_loss_scaling()) return;
+  next.good_steps = skipped ? 0 : next.good_steps + 1;
+  if (skipped) {
+    next.loss_scale = std::max(1.0, next.loss_scale / 2);
+  } else if (next.good_steps % kStepsToGrow == 0) {
+    next.loss_scale = std::min(kLargestLossScale, next.loss_scale * 2);
+  }
+}
+
+StepOutput Engine::output_of(std::span<const float> totals, const data::BatchShape& shape) const {
+  StepOutput output;
+  const auto losses = totals_.losses(totals);
+  output.replica_losses.assign(losses.begin(), losses.end());
+  for (const float loss : losses) output.loss += loss;
+  output.loss /= static_cast<double>(losses.size());
+  const auto sums = totals_.metrics(totals);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    output.metrics.push_back(metrics()[i].scale * sums[i] /
+                             static_cast<double>(shape.samples_per_step()));
+  }
+  return output;
+}
+
+void Engine::record(const std::vector<DeviceTimes>& devices, double idle, double reduce,
+                    double step) {
+  DeviceTimes mean;
+  for (const auto& device : devices) {
+    mean.data += device.data / static_cast<double>(devices.size());
+    mean.compute += device.compute / static_cast<double>(devices.size());
+    mean.reduce += device.reduce / static_cast<double>(devices.size());
+  }
+  const auto waited_for_devices = step - idle - reduce - mean.data - mean.compute - mean.reduce;
+  perf_.data.add(mean.data);
+  perf_.compute.add(mean.compute);
+  perf_.reduce.add(mean.reduce + reduce);
+  perf_.idle.add(idle + std::max(0.0, waited_for_devices));
+  perf_.step.add(step);
+}
+
+void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look) {
+  auto& first = replicas_.front();
+  first.attach(weights(which), updates_.state());
+  look(first.model());
+}
+
+void Engine::set_model(const std::function<void(nn::Model&)>& change) {
+  auto& first = replicas_.front();
+  first.attach(weights(Which::Weights), updates_.state());
+  first.detach();
+  change(first.model());
+  communicator_.barrier("set weights");  // nobody reads the old ones any more
+  write_first_state();
+  share_frozen();
+}
+
+}  // namespace lockstep::train

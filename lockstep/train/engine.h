@@ -1,0 +1,131 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/sharded_update.h"
+#include "lockstep/nn/memory/kept_activations.h"
+#include "lockstep/train/batch_source.h"
+#include "lockstep/train/data_loader.h"
+#include "lockstep/train/device_threads.h"
+#include "lockstep/train/job_layout.h"
+#include "lockstep/train/phase_times.h"
+#include "lockstep/train/replica.h"
+#include "lockstep/train/turn.h"
+#include "lockstep/train/weight_update.h"
+
+namespace lockstep::train {
+
+/// What one optimizer step came to, over all replicas of the job.
+struct StepOutput {
+  double loss = 0;
+  std::vector<double> metrics;
+  std::vector<float> replica_losses;  ///< by replica
+  bool skipped = false;               ///< by loss scaling
+};
+
+/// What an evaluation came to.
+struct Evaluation {
+  double loss = 0;
+  std::vector<double> metrics;
+};
+
+enum class Which : std::uint8_t { Weights, Average };
+
+/// What a training is made of. Everything decided.
+struct EngineSetup {
+  Options options;
+  JobLayout layout;
+  std::unique_ptr<nn::Model> model;
+  Optimizer optimizer;
+  Task task;
+  std::function<void(const std::string&)> tell;  ///< what a user should know once
+};
+
+/// Runs optimizer steps: replicas on their devices' threads, leaves in order, one update for the
+/// host.
+///
+///     device threads   attach to the weights, G times forward and backward, then in turn: leaf
+///     caller's thread  reduce a slice, update it, commit
+///
+/// Nothing of what the current version holds is written before the next one is committed. After an
+/// error only destruction is allowed. Every instance makes the same calls in the same order.
+class Engine {
+ public:
+  explicit Engine(EngineSetup setup);
+  ~Engine();
+
+  const JobLayout& layout() const noexcept { return setup_.layout; }
+  const Progress& progress() const { return shape_.progress(updates_.state()); }
+  const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
+
+  /// Takes the micro-batches of one optimizer step from `source`.
+  StepOutput step(BatchSource& source, const DataLoader& loader, std::int64_t epoch);
+
+  /// Errors: `Options` for an average that is not kept.
+  Evaluation evaluate(EvaluationLoader& loader, Which which,
+                      const std::function<void(std::int64_t done)>& on_batch);
+
+  /// The output for an input, of this instance alone.
+  at::Tensor predict(const at::Tensor& input, Which which);
+
+  /// Calls `look` with the model as it is now. Whatever it changes is lost.
+  void with_model(Which which, const std::function<void(nn::Model&)>& look);
+  /// Lets `change` change weights and buffers: what instance 0 makes of them counts. The optimizer
+  /// begins anew.
+  void set_model(const std::function<void(nn::Model&)>& change);
+
+  const PerfCounters& perf() const noexcept { return perf_; }
+  void reset_perf() noexcept { perf_ = {}; }
+  std::size_t shared_bytes() const noexcept;
+
+ private:
+  struct StepInput {
+    BatchSource& source;
+    const BatchTensors& tensors;
+    Progress progress;
+  };
+  struct EvaluationRun;
+  void make_replicas();
+  void write_first_state();
+  void share_frozen();
+  const float* weights(Which which) const;
+
+  Replica& first_replica_of(int device);
+  void evaluate_on(int device, EvaluationRun& run);
+  void run_device(int device, const StepInput& input, DeviceTimes& times);
+  void run_replica(Replica& replica, int device, const StepInput& input, DeviceTimes& times);
+  void hand_in(Replica& replica, const ReplicaResult& result, const StepInput& input,
+               DeviceTimes& times);
+  void check_totals(std::span<const float> totals, const Progress& progress);
+  void check_losses(std::span<const float> losses, const Progress& progress) const;
+  void check_integers(std::span<const float> totals) const;
+  void name_idle_parameters(std::span<const float> totals);
+  void add_progress(Progress& next, bool skipped, std::int64_t epoch,
+                    const data::BatchShape& shape) const;
+  StepOutput output_of(std::span<const float> totals, const data::BatchShape& shape) const;
+  void record(const std::vector<DeviceTimes>& devices, double idle, double reduce, double step);
+  DataType leaf_type() const noexcept;
+  bool has_loss_scaling() const noexcept;
+
+  EngineSetup setup_;
+  const nn::KeptActivations kept_;
+  comm::Communicator& communicator_;
+  WeightLayout weights_;
+  StateShape shape_;
+  LeafTotals totals_;
+  WeightUpdate update_;
+  comm::ShardedUpdate updates_;
+  comm::SharedMemory frozen_;
+  std::vector<Replica> replicas_;
+  DeviceThreads threads_;
+  Turn turn_;
+  std::vector<float> last_losses_;
+  std::set<std::string> told_;
+  PerfCounters perf_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,95 @@
+#include <torch/types.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "lockstep/nn/random/random_scope.h"
+#include "lockstep/nn/torch_errors.h"
+#include "lockstep/train/engine.h"
+
+namespace lockstep::train {
+
+/// The batches of this instance, and what was found in those of the whole job.
+struct Engine::EvaluationRun {
+  EvaluationLoader& loader;
+  Which which;
+  const std::function<void(std::int64_t)>& on_batch;
+  data::Loader& batches = loader.batches_from_the_first();
+  std::mutex mutex{};  ///< of `batches` and `on_batch`
+  std::int64_t done = 0;
+  /// By batch: the sum of losses, then of each metric. Whoever has a batch writes its numbers, all
+  /// others leave zeros, so adding up loses nothing.
+  std::size_t width;
+  std::vector<double> sums =
+      std::vector<double>(static_cast<std::size_t>(loader.batches()) * width);
+
+  std::optional<data::Batch> take() {
+    const std::lock_guard lock(mutex);
+    return batches.next();
+  }
+  void put(const data::Batch& batch, const ReplicaResult& found) {
+    auto* to = sums.data() + static_cast<std::size_t>(batch.place().batch) * width;
+    to[0] = found.loss * static_cast<double>(batch.size());
+    std::copy(found.metrics.begin(), found.metrics.end(), to + 1);
+    const std::lock_guard lock(mutex);
+    on_batch(++done);
+  }
+};
+
+Evaluation Engine::evaluate(EvaluationLoader& loader, Which which,
+                            const std::function<void(std::int64_t)>& on_batch) {
+  EvaluationRun run{
+      .loader = loader, .which = which, .on_batch = on_batch, .width = metrics().size() + 1};
+  threads_.run(
+      [&](int device) { nn::with_torch_errors("evaluate", [&] { evaluate_on(device, run); }); });
+  const auto count = static_cast<std::int64_t>(run.sums.size());
+  communicator_.all_reduce({run.sums.data(), count, DataType::F64, "evaluation"});
+
+  std::vector<double> total(run.width);
+  for (std::size_t i = 0; i < run.sums.size(); ++i) total[i % run.width] += run.sums[i];
+  const auto samples = static_cast<double>(loader.samples());
+  Evaluation evaluation{.loss = total[0] / samples, .metrics = {}};
+  for (std::size_t i = 0; i < metrics().size(); ++i) {
+    evaluation.metrics.push_back(metrics()[i].scale * total[i + 1] / samples);
+  }
+  return evaluation;
+}
+
+Replica& Engine::first_replica_of(int device) {
+  return *std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& replica) {
+    return layout().device_of_replica(replica.number()) == device;
+  });
+}
+
+void Engine::evaluate_on(int device, EvaluationRun& run) {
+  const torch::NoGradGuard no_grad;
+  auto& replica = first_replica_of(device);
+  replica.attach(weights(run.which), updates_.state());
+  replica.model().set_mode(nn::Mode::Evaluate);
+  while (const auto batch = run.take()) {
+    const nn::RandomScope scope(
+        {.seed = setup_.options.seed(), .step = static_cast<std::uint64_t>(batch->place().batch)});
+    run.put(*batch, replica.evaluate(run.loader.tensors()(*batch), setup_.task));
+    communicator_.heartbeat("evaluating");
+  }
+  replica.model().set_mode(nn::Mode::Train);
+}
+
+at::Tensor Engine::predict(const at::Tensor& input, Which which) {
+  at::Tensor output;
+  threads_.run([&](int device) {
+    if (device != 0) return;
+    nn::with_torch_errors("predict", [&] {
+      const torch::NoGradGuard no_grad;
+      const nn::RandomScope scope({.seed = setup_.options.seed()});
+      auto& replica = replicas_.front();
+      replica.attach(weights(which), updates_.state());
+      replica.model().set_mode(nn::Mode::Evaluate);
+      output = replica.model().forward(input);
+      replica.model().set_mode(nn::Mode::Train);
+    });
+  });
+  return output;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,135 @@
+#include "lockstep/train/options.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+void check_at_least_one(std::string_view setter, std::int64_t count) {
+  if (count >= 1) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("Options::{}: expected at least 1, found {}", setter, count));
+}
+
+}  // namespace
+
+void Options::freeze(std::string_view user) const {
+  if (frozen_.user.empty()) frozen_.user = user;
+}
+
+void Options::check_open(std::string_view setter) const {
+  if (frozen_.user.empty()) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("Options::{}: these options are in use by a {} and cannot be changed",
+                          setter, frozen_.user),
+              "set all options before they are used, or change a copy");
+}
+
+void Options::check_not_launched(std::string_view setter, const std::string& what,
+                                 const char* flag) const {
+  if (!world_.launched()) return;
+  throw Error(ErrorKind::Options, fmt::format("Options::{}: {} set by the launcher", setter, what),
+              fmt::format("pass {} to it instead", flag));
+}
+
+Options& Options::replicas(int count) {
+  check_open("replicas");
+  check_at_least_one("replicas", count);
+  const auto set = world_.num_replicas();
+  check_not_launched("replicas", fmt::format("{} replica{}", set, set == 1 ? " is" : "s are"),
+                     "--num-replicas");
+  replicas_ = count;
+  return *this;
+}
+
+Options& Options::gradient_accumulation(std::int64_t count) {
+  check_open("gradient_accumulation");
+  check_at_least_one("gradient_accumulation", count);
+  gradient_accumulation_ = count;
+  return *this;
+}
+
+Options& Options::device_iterations(std::int64_t count) {
+  check_open("device_iterations");
+  check_at_least_one("device_iterations", count);
+  device_iterations_ = count;
+  return *this;
+}
+
+Options& Options::threads_per_device(int threads) {
+  check_open("threads_per_device");
+  check_at_least_one("threads_per_device", threads);
+  if (const auto set = world_.identity().threads_per_device) {
+    check_not_launched("threads_per_device",
+                       fmt::format("{} thread{} a device {}", *set, *set == 1 ? "" : "s",
+                                   *set == 1 ? "is" : "are"),
+                       "--threads-per-device");
+  }
+  threads_per_device_ = threads;
+  return *this;
+}
+
+Options& Options::reduction(Reduction reduction) {
+  check_open("reduction");
+  reduction_ = reduction;
+  return *this;
+}
+
+Options& Options::reduction_order(ReductionOrder order) {
+  check_open("reduction_order");
+  reduction_order_ = order;
+  return *this;
+}
+
+Options& Options::precision(Precision precision, Half half) {
+  check_open("precision");
+  precision_ = precision;
+  half_ = half;
+  return *this;
+}
+
+Options& Options::loss_scale(double scale) {
+  check_open("loss_scale");
+  int exponent = 0;
+  if (!std::isfinite(scale) || scale < 1 || scale > 0x1p60 || std::frexp(scale, &exponent) != 0.5) {
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("Options::loss_scale: expected a power of two from 1 on, found {}", scale));
+  }
+  loss_scale_ = scale;
+  return *this;
+}
+
+Options& Options::schedule(const Schedule& schedule, std::int64_t epochs) {
+  check_open("schedule");
+  check_at_least_one("schedule", epochs);
+  schedule_ = schedule;
+  epochs_ = epochs;
+  return *this;
+}
+
+Options& Options::seed(std::uint64_t seed) {
+  check_open("seed");
+  seed_ = seed;
+  return *this;
+}
+
+Options& Options::output(OutputMode mode, std::int64_t every_n) {
+  check_open("output");
+  check_at_least_one("output", every_n);
+  output_ = mode;
+  output_every_ = every_n;
+  return *this;
+}
+
+Options& Options::cache(const std::filesystem::path& folder) {
+  check_open("cache");
+  cache_ = folder;
+  return *this;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/comm/world.h"
+#include "lockstep/optimizer/precision.h"
+#include "lockstep/optimizer/schedule.h"
+
+namespace lockstep {
+
+/// Which of an iteration's optimizer steps `TrainingModel::step` tells about.
+enum class OutputMode : std::uint8_t {
+  Final,  ///< the last one
+  All,
+  Sum,     ///< one entry, in which those of all steps are added up
+  EveryN,  ///< every n-th one
+};
+
+/// How a model is trained: set what you want to be otherwise, hand it over, and it stays so.
+///
+/// A value. The first loader or model that is made from it freezes it: a setter that is called
+/// later throws, because it would change nothing. A copy can be changed again.
+///
+/// Errors: `Options` for a number that cannot be meant, for a change after first use, and for what
+/// the launcher has set already.
+class Options {
+ public:
+  /// For this process, alone or one of many.
+  Options() : Options(World::init()) {}
+  explicit Options(World world) : world_(std::move(world)) {}
+
+  /// R: replicas of the whole job; 1 unless said otherwise, by you or by the launcher.
+  Options& replicas(int count);
+  /// G: micro-batches of an optimizer step.
+  Options& gradient_accumulation(std::int64_t count);
+  /// D: optimizer steps of one call of `TrainingModel::step`.
+  Options& device_iterations(std::int64_t count);
+  /// T: threads that compute a replica; else the machine's cores divided by the replicas.
+  Options& threads_per_device(int threads);
+  Options& reduction(Reduction reduction);
+  Options& reduction_order(ReductionOrder order);
+  Options& precision(Precision precision, Half half = Half::BF16);
+  /// What fp16's loss scaling begins with: a power of two.
+  Options& loss_scale(double scale);
+  Options& schedule(const Schedule& schedule, std::int64_t epochs);
+  Options& seed(std::uint64_t seed);
+  Options& output(OutputMode mode, std::int64_t every_n = 1);
+  /// Where what can be made again, as packs of data sets, is kept.
+  Options& cache(const std::filesystem::path& folder);
+
+  const World& world() const noexcept { return world_; }
+  std::optional<int> replicas() const noexcept { return replicas_; }
+  std::int64_t gradient_accumulation() const noexcept { return gradient_accumulation_; }
+  std::int64_t device_iterations() const noexcept { return device_iterations_; }
+  std::optional<int> threads_per_device() const noexcept { return threads_per_device_; }
+  Reduction reduction() const noexcept { return reduction_; }
+  ReductionOrder reduction_order() const noexcept { return reduction_order_; }
+  Precision precision() const noexcept { return precision_; }
+  Half half() const noexcept { return half_; }
+  double loss_scale() const noexcept { return loss_scale_; }
+  const Schedule& schedule() const noexcept { return schedule_; }
+  std::int64_t epochs() const noexcept { return epochs_; }
+  std::uint64_t seed() const noexcept { return seed_; }
+  OutputMode output() const noexcept { return output_; }
+  std::int64_t output_every() const noexcept { return output_every_; }
+  const std::filesystem::path& cache() const noexcept { return cache_; }
+
+  /// From here on it cannot be changed; `user` is named where somebody tries.
+  void freeze(std::string_view user) const;
+
+ private:
+  /// Who froze it; nobody in a copy.
+  struct Mark {
+    Mark() = default;
+    Mark(const Mark& /*other*/) noexcept {}
+    Mark& operator=(const Mark& /*other*/) noexcept { return *this; }
+    std::string user;
+  };
+  void check_open(std::string_view setter) const;
+  void check_not_launched(std::string_view setter, const std::string& what, const char* flag) const;
+
+  World world_;
+  mutable Mark frozen_;
+  std::optional<int> replicas_;
+  std::int64_t gradient_accumulation_ = 1;
+  std::int64_t device_iterations_ = 1;
+  std::optional<int> threads_per_device_;
+  Reduction reduction_ = Reduction::Mean;
+  ReductionOrder reduction_order_ = ReductionOrder::Ordered;
+  Precision precision_ = Precision::P32_32;
+  Half half_ = Half::BF16;
+  double loss_scale_ = 65536;
+  Schedule schedule_;
+  std::int64_t epochs_ = 1;
+  std::uint64_t seed_ = 0;
+  OutputMode output_ = OutputMode::Final;
+  std::int64_t output_every_ = 1;
+  std::filesystem::path cache_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace lockstep {
+
+/// How long something took that was done many times, in seconds.
+struct Latency {
+  std::int64_t count = 0;
+  double min = 0;
+  double max = 0;
+  double total = 0;
+
+  double mean() const noexcept { return count == 0 ? 0 : total / static_cast<double>(count); }
+  void add(double seconds) noexcept {
+    min = count == 0 ? seconds : std::min(min, seconds);
+    max = std::max(max, seconds);
+    total += seconds;
+    ++count;
+  }
+};
+
+/// Where the time of this instance's optimizer steps went. Devices work side by side: what they did
+/// counts as the mean over them, so that the phases together are the step.
+struct PerfCounters {
+  Latency data;     ///< waiting for batches
+  Latency compute;  ///< forward and backward
+  Latency reduce;   ///< writing gradients, combining them, updating weights
+  Latency idle;     ///< waiting for other devices and instances
+  Latency step;     ///< all of it
+};
+
+namespace train {
+
+/// What one device did in one step, in seconds.
+struct DeviceTimes {
+  double data = 0;
+  double compute = 0;
+  double reduce = 0;
+};
+
+/// Seconds since it was made, or last asked.
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> time = now - begin_;
+    begin_ = now;
+    return time.count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace train
+}  // namespace lockstep

@@ -1,0 +1,208 @@
+#include "lockstep/train/replica.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
+#include "lockstep/optimizer/update_kernels.h"
+
+namespace lockstep::train {
+namespace {
+
+at::Tensor model_input(const Fields& fields, const Task& task) {
+  if (task.input) return task.input(fields);
+  return fields.has("image") ? fields["image"] : fields.front();
+}
+
+at::Tensor checked_loss(const at::Tensor& loss) {
+  if (loss.numel() != 1 || !loss.is_floating_point()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("loss: expected one floating-point number, found {} {}",
+                            c10::toString(loss.scalar_type()), c10::str(loss.sizes())),
+                "return the mean over the micro-batch");
+  }
+  if (!loss.requires_grad()) {
+    throw Error(ErrorKind::Options,
+                "loss: it does not depend on any parameter in a way that can be derived",
+                "look for torch::NoGradGuard, detach() or parameters without requires_grad");
+  }
+  return loss;
+}
+
+void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
+  if (gradient.layout() == at::kStrided) return;
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("model: the gradient of '{}' is sparse, and only dense ones are combined", name),
+      "build the embedding with sparse(false)");
+}
+
+/// A tensor that stood in memory of the engine's gets its own.
+void give_own_memory(const at::Tensor& tensor) {
+  const torch::NoGradGuard no_grad;
+  auto copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+  copy.copy_(tensor);
+  at::Tensor(tensor).set_data(copy);
+}
+
+}  // namespace
+
+Replica::Replica(int number, std::unique_ptr<nn::Model> model, const WeightLayout& layout,
+                 const StateShape& shape)
+    : number_(number),
+      model_(std::move(model)),
+      slots_(nn::slots_of(model_->tensors())),
+      layout_(&layout),
+      shape_(&shape) {}
+
+void Replica::attach(const float* weights, const std::byte* state) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& parameter : layout_->parameters) {
+    const auto view = view_of(parameter, weights);
+    for (auto tensor : slots_[parameter.slot].tensors) tensor.set_data(view);
+  }
+  const auto* all = shape_->weights(state).data();  // buffers count on behind the weights
+  for (const auto& buffer : layout_->buffers) {
+    slots_[buffer.slot].tensor().copy_(view_of(buffer, all));
+  }
+  for (const auto& integer : layout_->integers) {
+    const auto& tensor = slots_[integer.slot].tensor();
+    tensor.copy_(view_of(integer, shape_->integers(state), tensor.scalar_type()));
+  }
+}
+
+void Replica::attach_frozen(const float* frozen) {
+  for (const auto& parameter : layout_->frozen) {
+    const auto view = view_of(parameter, frozen);
+    for (auto tensor : slots_[parameter.slot].tensors) {
+      tensor.set_data(view);
+      tensor.set_requires_grad(false);
+    }
+  }
+}
+
+void Replica::detach() {
+  const auto give = [&](const PlacedTensor& placed) {
+    const auto& tensors = slots_[placed.slot].tensors;
+    give_own_memory(tensors.front());
+    for (std::size_t i = 1; i < tensors.size(); ++i) {
+      at::Tensor(tensors[i]).set_data(tensors.front().detach());
+    }
+  };
+  for (const auto& parameter : layout_->parameters) give(parameter);
+  for (const auto& parameter : layout_->frozen) give(parameter);
+}
+
+void Replica::learn(const Fields& fields, const Task& task, double loss_scale,
+                    ReplicaResult& result) {
+  const auto output = model_->forward(model_input(fields, task));
+  const auto loss = checked_loss(task.loss(output, fields));
+  if (loss_scale == 1) {
+    loss.backward();
+  } else {
+    (loss * loss_scale).backward();
+  }
+  result.loss += loss.item<double>();
+  const torch::NoGradGuard no_grad;
+  add_metrics(output.detach(), fields, task, result);
+}
+
+void Replica::add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
+                          ReplicaResult& result) const {
+  result.metrics.resize(task.metrics.size());
+  for (std::size_t i = 0; i < task.metrics.size(); ++i) {
+    const auto sum = task.metrics[i].sum(output, fields);
+    if (sum.numel() != 1) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("metric '{}': expected one number, found {}", task.metrics[i].name,
+                              c10::str(sum.sizes())),
+                  "return the sum over the micro-batch");
+    }
+    result.metrics[i] += sum.item<double>();
+  }
+}
+
+ReplicaResult Replica::evaluate(const Fields& fields, const Task& task) {
+  ReplicaResult result;
+  const auto output = model_->forward(model_input(fields, task));
+  result.loss = task.loss(output, fields).item<double>();
+  add_metrics(output, fields, task, result);
+  return result;
+}
+
+/// Returns whether there is one.
+bool Replica::write_gradient(const PlacedParameter& parameter, float* leaf) {
+  const auto to = view_of(parameter, leaf);
+  bool is_there = false;
+  for (auto tensor : slots_[parameter.slot].tensors) {
+    const auto gradient = tensor.grad();
+    if (!gradient.defined()) continue;
+    refuse_sparse(gradient, parameter.name);
+    if (is_there) {
+      to.add_(gradient);
+    } else {
+      to.copy_(gradient);
+    }
+    is_there = true;
+    tensor.mutable_grad().reset();
+  }
+  if (!is_there) std::fill_n(leaf + parameter.first, parameter.count, 0.0F);
+  return is_there;
+}
+
+/// Returns whether the step changed it.
+bool Replica::write_buffer(const PlacedTensor& buffer, float* leaf, const std::byte* state) const {
+  view_of(buffer, leaf).copy_(slots_[buffer.slot].tensor());
+  return std::memcmp(leaf + buffer.first, shape_->weights(state).data() + buffer.first,
+                     static_cast<std::size_t>(buffer.count) * sizeof(float)) != 0;
+}
+
+void Replica::write_leaf(std::span<float> leaf, const LeafTotals& totals,
+                         const ReplicaResult& result, const LeafFormat& format,
+                         const std::byte* state) {
+  const torch::NoGradGuard no_grad;
+  const auto numbers = leaf.last(totals.count());
+  std::fill(numbers.begin(), numbers.end(), 0.0F);
+  auto changed = totals.changed(numbers).begin();
+  for (const auto& parameter : layout_->parameters) {
+    *changed++ = write_gradient(parameter, leaf.data()) ? 1 : 0;
+  }
+  if (format.type != DataType::F32 || format.loss_scale != 1) {
+    const auto gradients = leaf.first(static_cast<std::size_t>(layout_->num_parameters));
+    optimizer::round_leaf(format.type, format.loss_scale, gradients, gradients);
+  }
+  for (const auto& buffer : layout_->buffers) {
+    *changed++ = write_buffer(buffer, leaf.data(), state) ? 1 : 0;
+  }
+  totals.losses(numbers)[static_cast<std::size_t>(number_)] =
+      static_cast<float>(result.loss / static_cast<double>(format.micro_batches));
+  std::copy(result.metrics.begin(), result.metrics.end(), totals.metrics(numbers).begin());
+  const auto hash = integer_hash();
+  std::copy(hash.begin(), hash.end(), totals.hash(numbers).begin());
+}
+
+void Replica::copy_integers(std::byte* to) const {
+  for (const auto& integer : layout_->integers) {
+    const auto& tensor = slots_[integer.slot].tensor();
+    view_of(integer, to, tensor.scalar_type()).copy_(tensor);
+  }
+}
+
+std::array<float, LeafTotals::kHashBytes> Replica::integer_hash() const {
+  std::array<float, LeafTotals::kHashBytes> hash{};
+  if (layout_->integers.empty()) return hash;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(layout_->integer_bytes));
+  copy_integers(bytes.data());
+  Fnv fnv;
+  for (const auto byte : bytes) fnv.add(static_cast<std::uint64_t>(byte));
+  for (std::size_t i = 0; i < hash.size(); ++i) {
+    hash[i] = static_cast<float>(fnv.value() >> (8 * i) & 0xff);
+  }
+  return hash;
+}
+
+}  // namespace lockstep::train

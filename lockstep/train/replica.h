@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/base/data_type.h"
+#include "lockstep/nn/model.h"
+#include "lockstep/train/fields.h"
+#include "lockstep/train/leaf_totals.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_state.h"
+
+namespace lockstep::train {
+
+/// What one replica found out in one optimizer step, beside its gradients.
+struct ReplicaResult {
+  double loss = 0;              ///< sum over its micro-batches
+  std::vector<double> metrics;  ///< sums over its samples
+};
+
+/// One replica of the model. Its weights are those of the host's one copy, read in place; its
+/// buffers are its own for the length of a step. One thread at a time.
+class Replica {
+ public:
+  Replica(int number, std::unique_ptr<nn::Model> model, const WeightLayout& layout,
+          const StateShape& shape);
+
+  int number() const noexcept { return number_; }
+  nn::Model& model() noexcept { return *model_; }
+  const std::vector<nn::Slot>& slots() const noexcept { return slots_; }
+
+  /// Its parameters become those at `weights`, its buffers copies of those of `state`.
+  void attach(const float* weights, const std::byte* state);
+  /// Frozen parameters are read there from now on.
+  void attach_frozen(const float* frozen);
+  /// Weights and buffers get memory of their own again, with the values that they have.
+  void detach();
+
+  /// Forward and backward for one micro-batch; gradients are added to those of the ones before.
+  void learn(const Fields& fields, const Task& task, double loss_scale, ReplicaResult& result);
+
+  /// The mean loss and the sums of metrics of some samples.
+  ReplicaResult evaluate(const Fields& fields, const Task& task);
+
+  /// Writes all that this step brought as a leaf, and forgets the gradients.
+  struct LeafFormat {
+    DataType type = DataType::F32;  ///< gradients are rounded to it
+    float loss_scale = 1;           ///< and divided by this
+    std::int64_t micro_batches = 1;
+  };
+  void write_leaf(std::span<float> leaf, const LeafTotals& totals, const ReplicaResult& result,
+                  const LeafFormat& format, const std::byte* state);
+  /// Its integer buffers as bytes, as they are after the step.
+  void copy_integers(std::byte* to) const;
+  std::array<float, LeafTotals::kHashBytes> integer_hash() const;
+
+ private:
+  void add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
+                   ReplicaResult& result) const;
+  bool write_gradient(const PlacedParameter& parameter, float* leaf);
+  bool write_buffer(const PlacedTensor& buffer, float* leaf, const std::byte* state) const;
+
+  int number_;
+  std::unique_ptr<nn::Model> model_;
+  std::vector<nn::Slot> slots_;
+  const WeightLayout* layout_;
+  const StateShape* shape_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/fields.h"
+
+namespace lockstep {
+
+/// What a model is called with, of a micro-batch.
+using Input = std::function<at::Tensor(const Fields&)>;
+
+/// The mean loss of a micro-batch, of no dimensions.
+using Loss = std::function<at::Tensor(const at::Tensor& output, const Fields&)>;
+
+/// A number that is shown beside the loss: `scale` times its sum over samples, divided by their
+/// number.
+struct Metric {
+  std::string name;
+  /// The sum over the samples of a micro-batch, of no dimensions.
+  std::function<at::Tensor(const at::Tensor& output, const Fields&)> sum;
+  double scale = 1;
+};
+
+/// One field as it is.
+Input input_field(std::string name);
+
+/// For outputs [N, classes] or [N, classes, …] and whole numbers in a field; with smoothing s, the
+/// share s of the truth is spread over all classes.
+Loss cross_entropy(std::string field = "label", double smoothing = 0);
+Loss mean_squared_error(std::string field);
+
+/// How many outputs [N, classes] are largest at the class of the field, in percent: "acc".
+Metric accuracy(std::string field = "label");
+
+/// What is to be learned. The defaults are those of telling pictures apart.
+struct Task {
+  /// Unset: the field "image", or the first one where there is none.
+  Input input{};
+  Loss loss = cross_entropy();
+  std::vector<Metric> metrics{accuracy()};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/train/weight_layout.h"
+
+namespace lockstep::train {
+
+inline constexpr std::size_t kMostMetrics = 8;
+
+/// How far a training is, and what else of it is not a tensor. It changes with the weights, under
+/// the same commit word.
+struct Progress {
+  std::int64_t steps = 0;       ///< optimizer steps so far, with skipped ones
+  std::int64_t updates = 0;     ///< those that changed weights: the optimizer's count
+  double loss_scale = 1;        ///< of the next step
+  std::int64_t good_steps = 0;  ///< since the loss scale last changed
+  std::int64_t epoch = 0;
+  std::int64_t epoch_steps = 0;  ///< of this epoch so far
+  double epoch_loss = 0;         ///< sum over them
+  std::array<double, kMostMetrics> epoch_metrics{};
+};
+
+/// Where things stand in one version of the state: weights, buffers, what the optimizer keeps, the
+/// average of weights, integer buffers, and the progress.
+class StateShape {
+ public:
+  StateShape(const WeightLayout& layout, int num_states, bool has_average);
+
+  std::size_t bytes() const noexcept { return progress_at_ + sizeof(Progress); }
+
+  std::span<float> weights(std::byte* state) const { return part(state, 0); }
+  std::span<const float> weights(const std::byte* state) const { return part(state, 0); }
+  std::span<float> buffers(std::byte* state) const;
+  std::span<const float> buffers(const std::byte* state) const;
+  /// What the optimizer keeps, 0 or 1.
+  std::span<float> kept(std::byte* state, std::size_t index) const;
+  std::span<const float> kept(const std::byte* state, std::size_t index) const;
+  std::span<float> average(std::byte* state) const;
+  std::span<const float> average(const std::byte* state) const;
+  std::byte* integers(std::byte* state) const { return state + integers_at_; }
+  const std::byte* integers(const std::byte* state) const { return state + integers_at_; }
+  Progress& progress(std::byte* state) const {
+    return *reinterpret_cast<Progress*>(state + progress_at_);
+  }
+  const Progress& progress(const std::byte* state) const {
+    return *reinterpret_cast<const Progress*>(state + progress_at_);
+  }
+
+ private:
+  std::span<float> part(std::byte* state, std::int64_t first) const;
+  std::span<const float> part(const std::byte* state, std::int64_t first) const;
+
+  std::int64_t num_parameters_;
+  std::int64_t num_elements_;
+  int num_states_;
+  std::size_t integers_at_;
+  std::size_t progress_at_;
+};
+
+}  // namespace lockstep::train

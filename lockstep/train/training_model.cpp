@@ -1,0 +1,220 @@
+#include "lockstep/train/training_model.h"
+
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/nn/model_weights.h"
+#include "lockstep/train/engine.h"
+
+namespace lockstep {
+namespace {
+
+train::Which which(WeightsKind kind) {
+  return kind == WeightsKind::Average ? train::Which::Average : train::Which::Weights;
+}
+
+StepResult result_of(double loss, const std::vector<double>& values,
+                     const std::vector<Metric>& metrics) {
+  StepResult result{.loss = loss,
+                    .accuracy = std::numeric_limits<double>::quiet_NaN(),
+                    .metrics = {},
+                    .replica_losses = {}};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    result.metrics.push_back({metrics[i].name, values[i]});
+    if (metrics[i].name == "acc") result.accuracy = values[i];
+  }
+  return result;
+}
+
+void add(StepResult& sum, const StepResult& step) {
+  sum.loss += step.loss;
+  sum.accuracy += step.accuracy;
+  for (std::size_t i = 0; i < step.metrics.size(); ++i)
+    sum.metrics[i].value += step.metrics[i].value;
+  for (std::size_t i = 0; i < step.replica_losses.size(); ++i) {
+    sum.replica_losses[i] += step.replica_losses[i];
+  }
+}
+
+/// Collects what the output mode asks for, step by step.
+class Collector {
+ public:
+  explicit Collector(const Options& options) : options_(options) {}
+
+  void take(StepResult step, std::int64_t number) {
+    const bool is_last = number + 1 == options_.device_iterations();
+    switch (options_.output()) {
+      case OutputMode::Final:
+        if (is_last) steps_.push_back(std::move(step));
+        return;
+      case OutputMode::All:
+        steps_.push_back(std::move(step));
+        return;
+      case OutputMode::EveryN:
+        if ((number + 1) % options_.output_every() == 0) steps_.push_back(std::move(step));
+        return;
+      case OutputMode::Sum:
+        if (steps_.empty()) {
+          steps_.push_back(std::move(step));
+        } else {
+          add(steps_.front(), step);
+        }
+        return;
+    }
+  }
+
+  IterationResult result() && {
+    IterationResult result;
+    if (!steps_.empty()) static_cast<StepResult&>(result) = steps_.back();
+    result.steps = std::move(steps_);
+    return result;
+  }
+
+ private:
+  const Options& options_;
+  std::vector<StepResult> steps_;
+};
+
+}  // namespace
+
+struct TrainingModel::Impl {
+  Options options;
+  std::unique_ptr<nn::Model> model;  ///< until the engine has it
+  Optimizer optimizer;
+  Task task;
+  std::function<void(const std::string&)> tell = [](const std::string& text) { log_warning(text); };
+  std::unique_ptr<train::Engine> made{};
+
+  train::Engine& engine() {
+    if (!made) make();
+    return *made;
+  }
+
+  void make() {
+    if (!model) throw Error(ErrorKind::Options, "TrainingModel: making it ready has failed before");
+    train::EngineSetup setup{.options = options,
+                             .layout = train::lay_out(options),
+                             .model = std::move(model),
+                             .optimizer = optimizer,
+                             .task = task,
+                             .tell = [this](const std::string& text) { tell(text); }};
+    made = std::make_unique<train::Engine>(std::move(setup));
+  }
+};
+
+TrainingModel::TrainingModel(std::unique_ptr<nn::Model> model, const Options& options,
+                             Optimizer optimizer, Task task)
+    : impl_(std::make_unique<Impl>(Impl{.options = options,
+                                        .model = std::move(model),
+                                        .optimizer = std::move(optimizer),
+                                        .task = std::move(task)})) {
+  options.freeze("TrainingModel");
+  if (!impl_->model) {
+    throw Error(ErrorKind::Options, "TrainingModel: expected a model, found a null pointer");
+  }
+}
+
+TrainingModel::TrainingModel(TrainingModel&&) noexcept = default;
+TrainingModel::~TrainingModel() = default;
+
+void TrainingModel::tell(std::function<void(const std::string&)> listener) {
+  impl_->tell = std::move(listener);
+}
+
+void TrainingModel::compile() {
+  impl_->engine();
+}
+
+IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
+  auto& engine = impl_->engine();
+  auto& loader = *iteration.loader;
+  const auto& layout = loader.layout();
+  train::BatchSource source(
+      loader.micro_batches(iteration), layout.num_devices,
+      [&](const data::BatchPlace& place) { return layout.device_of_replica(place.replica); });
+  Collector collector(impl_->options);
+  for (std::int64_t i = 0; i < impl_->options.device_iterations(); ++i) {
+    const auto output = engine.step(source, loader, iteration.epoch);
+    auto result = result_of(output.loss, output.metrics, engine.metrics());
+    result.replica_losses = output.replica_losses;
+    collector.take(std::move(result), i);
+  }
+  return std::move(collector).result();
+}
+
+StepResult TrainingModel::epoch_so_far() {
+  auto& engine = impl_->engine();
+  const auto& progress = engine.progress();
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, progress.epoch_steps));
+  std::vector<double> metrics;
+  for (std::size_t i = 0; i < engine.metrics().size(); ++i) {
+    metrics.push_back(progress.epoch_metrics[i] / steps);
+  }
+  return result_of(progress.epoch_loss / steps, metrics, engine.metrics());
+}
+
+StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
+                                   const std::function<void(std::int64_t)>& on_batch) {
+  auto& engine = impl_->engine();
+  const auto evaluation = engine.evaluate(loader, which(kind), on_batch);
+  return result_of(evaluation.loss, evaluation.metrics, engine.metrics());
+}
+
+at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {
+  return impl_->engine().predict(input, which(kind));
+}
+
+void TrainingModel::save(const std::filesystem::path& path, WeightsKind kind) {
+  if (impl_->options.world().instance() == 0) {
+    impl_->engine().with_model(which(kind),
+                               [&](nn::Model& model) { nn::save_weights(model, path); });
+  }
+  impl_->options.world().communicator().barrier("save");
+}
+
+void TrainingModel::load(const std::filesystem::path& path) {
+  impl_->engine().set_model([&](nn::Model& model) {
+    if (impl_->options.world().instance() == 0) nn::load_weights(model, path);
+  });
+}
+
+std::string TrainingModel::digest(WeightsKind kind) {
+  std::string digest;
+  impl_->engine().with_model(which(kind), [&](nn::Model& model) { digest = nn::digest_of(model); });
+  return digest;
+}
+
+std::vector<std::pair<std::string, std::string>> TrainingModel::digests() {
+  std::vector<std::pair<std::string, std::string>> digests;
+  impl_->engine().with_model(train::Which::Weights,
+                             [&](nn::Model& model) { digests = nn::digests_of(model); });
+  return digests;
+}
+
+PerfCounters TrainingModel::perf() const {
+  return impl_->made ? impl_->made->perf() : PerfCounters{};
+}
+
+void TrainingModel::reset_perf() {
+  if (impl_->made) impl_->made->reset_perf();
+}
+
+std::int64_t TrainingModel::steps() {
+  return impl_->engine().progress().steps;
+}
+
+int TrainingModel::replicas() {
+  return impl_->engine().layout().replicas;
+}
+
+int TrainingModel::threads_per_device() {
+  return impl_->engine().layout().threads_per_device;
+}
+
+std::size_t TrainingModel::shared_bytes() {
+  return impl_->engine().shared_bytes();
+}
+
+}  // namespace lockstep

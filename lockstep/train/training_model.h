@@ -1,0 +1,118 @@
+#pragma once
+
+#include <concepts>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <vector>
+
+#include "lockstep/events/train_events.h"
+#include "lockstep/nn/module_model.h"
+#include "lockstep/optimizer/optimizer.h"
+#include "lockstep/train/data_loader.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/phase_times.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep {
+
+/// Which weights: those that are trained, or the average that the optimizer keeps of them.
+enum class WeightsKind : std::uint8_t { Trained, Average };
+
+/// What one optimizer step, or several, came to: means over all replicas of the job.
+struct StepResult {
+  double loss = 0;
+  double accuracy = 0;  ///< the metric "acc", in percent; NaN where there is none
+  std::vector<events::NamedValue> metrics;
+  std::vector<float> replica_losses;  ///< by replica
+};
+
+/// What one call of `TrainingModel::step` came to: its last optimizer step, or what the options'
+/// output mode says, and by steps in `steps`.
+struct IterationResult : StepResult {
+  std::vector<StepResult> steps;
+};
+
+/// A model that is trained by all replicas of the job.
+///
+/// A module is handed over as a shared pointer or a holder, where it can be cloned, or as a
+/// function that makes one, which is then called for each replica. Its weights are read in place
+/// from the host's one copy while this lives; the module handed over has the trained weights
+/// afterwards.
+///
+/// All instances make the same calls in the same order. One thread at a time.
+///
+/// Errors: `Options` for a model that cannot be trained; `Diverged` where a loss is not finite;
+/// those of collectives and of the loader. After an error in `step` only destruction is allowed.
+class TrainingModel {
+ public:
+  TrainingModel(std::unique_ptr<nn::Model> model, const Options& options, Optimizer optimizer,
+                Task task = {});
+  template <std::derived_from<torch::nn::Module> Module>
+  TrainingModel(std::shared_ptr<Module> module, const Options& options, Optimizer optimizer,
+                Task task = {})
+      : TrainingModel(nn::model_of(std::move(module)), options, std::move(optimizer),
+                      std::move(task)) {}
+  template <typename Module>
+  TrainingModel(const torch::nn::ModuleHolder<Module>& module, const Options& options,
+                Optimizer optimizer, Task task = {})
+      : TrainingModel(nn::model_of(module), options, std::move(optimizer), std::move(task)) {}
+  template <std::invocable Make>
+  TrainingModel(Make make, const Options& options, Optimizer optimizer, Task task = {})
+      : TrainingModel(nn::made_model(std::move(make), options.seed()), options,
+                      std::move(optimizer), std::move(task)) {}
+  TrainingModel(TrainingModel&&) noexcept;
+  ~TrainingModel();
+
+  /// Hears of what a user should know; else instance 0 writes it to standard error.
+  void tell(std::function<void(const std::string&)> listener);
+
+  /// Meets the other instances and makes everything ready; else the first call that needs it does.
+  void compile();
+
+  /// D optimizer steps on every replica.
+  IterationResult step(const DataLoader::Iteration& iteration);
+
+  /// Of the epoch that the last step was of, so far.
+  StepResult epoch_so_far();
+
+  /// Over a whole set, every sample once. `on_batch` hears how many of this instance are done.
+  StepResult evaluate(
+      EvaluationLoader& loader, WeightsKind kind = WeightsKind::Trained,
+      const std::function<void(std::int64_t done)>& on_batch = [](auto) {});
+
+  /// What the model makes of an input, without learning from it; each instance for itself.
+  at::Tensor predict(const at::Tensor& input, WeightsKind kind = WeightsKind::Trained);
+
+  /// Writes or reads a weight file, as `nn/model_weights.h` does. Instance 0 does it for all; after
+  /// `load` the optimizer begins anew.
+  void save(const std::filesystem::path& path, WeightsKind kind = WeightsKind::Trained);
+  void load(const std::filesystem::path& path);
+
+  /// 16 hexadecimal digits that are equal where all weights and buffers are.
+  std::string digest(WeightsKind kind = WeightsKind::Trained);
+  /// The same for each tensor, by name.
+  std::vector<std::pair<std::string, std::string>> digests();
+
+  /// Where the time of this instance's steps went.
+  PerfCounters perf() const;
+  void reset_perf();
+
+  /// Optimizer steps so far.
+  std::int64_t steps();
+  int replicas();
+  int threads_per_device();
+  /// Memory that the instances of this host share for weights, optimizer and gradients.
+  std::size_t shared_bytes();
+
+  /// 1, 2, …, count: `for (int epoch : model.epochs(5))`.
+  auto epochs(int count) const { return std::views::iota(1, count + 1); }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
