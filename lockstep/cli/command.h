@@ -55,6 +55,8 @@ Parsed parse(CLI::App& app, const std::vector<std::string>& arguments);
 [[noreturn]] void refuse_unknown_option(const CLI::App& app, const std::string& option);
 
 int run(const Invocation& invocation);
+/// Checks everything that can be checked without libtorch, then starts lockstep-train.
+int train_elsewhere(const Invocation& invocation);
 int bench(const Invocation& invocation);
 int bench_data_command(const Invocation& invocation);
 int bench_train_command(const Invocation& invocation);

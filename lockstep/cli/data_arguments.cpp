@@ -8,30 +8,43 @@
 #include "lockstep/cli/whole_number.h"
 
 namespace lockstep::cli {
-void add_data_options(CLI::App& app, DataArguments& to) {
+
+void add_set_options(CLI::App& app, DataArguments& to, const std::string& group) {
   app.add_option("--dataset", to.dataset,
                  fmt::format("{}, or the path of a .pack", fmt::join(data::set_names(), ", ")))
       ->type_name("NAME")
+      ->group(group)
       ->capture_default_str();
   app.add_option("--data-dir", to.data_dir,
                  "the folder that holds the set [datasets; where Debian's packages put it]")
-      ->type_name("DIR");
-  app.add_option("--cache-path", to.cache_dir, "where packs are kept [the user's cache]")
-      ->type_name("DIR");
-  const auto* const group = "Synthetic data";
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option("--cache-path,--executable-cache-path", to.cache_dir,
+                 "where packs are kept [the user's cache]")
+      ->type_name("DIR")
+      ->group(group);
+}
+
+void add_synthetic_options(CLI::App& app, DataArguments& to, const std::string& group) {
   app.add_option("--size", to.synthetic.size, "samples of the synthetic set")
       ->group(group)
       ->capture_default_str();
   app.add_option("--classes", to.synthetic.classes, "classes of the synthetic set")
       ->group(group)
       ->capture_default_str();
+  app.add_option("--data-seed", to.synthetic.seed, "what the synthetic set is made from")
+      ->check(whole_number())
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_data_options(CLI::App& app, DataArguments& to) {
+  add_set_options(app, to, "Options");
+  const auto* const group = "Synthetic data";
+  add_synthetic_options(app, to, group);
   app.add_option("--image-size", to.image_size, "height, width and channels of its pictures")
       ->group(group)
       ->type_name("HxWxC")
-      ->capture_default_str();
-  app.add_option("--data-seed", to.synthetic.seed, "what it is made from")
-      ->check(whole_number())
-      ->group(group)
       ->capture_default_str();
 }
 

@@ -20,6 +20,11 @@ struct DataArguments {
   std::string image_size = "32x32x3";  ///< of synthetic pictures
 };
 
+/// --dataset, --data-dir, --cache-path, under a heading of the help.
+void add_set_options(CLI::App& app, DataArguments& to, const std::string& group);
+/// --size, --classes, --data-seed: what a synthetic set is made like.
+void add_synthetic_options(CLI::App& app, DataArguments& to, const std::string& group);
+/// All of them, and --image-size of synthetic pictures.
 void add_data_options(CLI::App& app, DataArguments& to);
 
 /// Throws `Options` for a size that is none. `where` begins the message.

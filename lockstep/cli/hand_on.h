@@ -7,6 +7,10 @@
 
 namespace lockstep::cli {
 
+/// The path of another program of lockstep, which lies beside this one. Throws `Unavailable` where
+/// it is not there.
+std::string program_beside(const char* program);
+
 /// Becomes another program of lockstep, which lies beside this one.
 ///
 /// `lockstep` itself links little, so that it starts in milliseconds; what needs decoders, archives

@@ -16,17 +16,17 @@ namespace lockstep {
 /// Slices move with the number of instances: what is computed for an element may depend on that
 /// element and on the numbers of `UpdateFacts` alone.
 struct Slice {
-  std::span<const float> gradient;  ///< over all replicas: divided, unscaled and clipped
-  std::span<const float> weights;
-  std::span<float> next_weights;
+  std::span<const float> gradient{};  ///< over all replicas: divided, unscaled and clipped
+  std::span<const float> weights{};
+  std::span<float> next_weights{};
   /// What the optimizer keeps for each element; zero before the first step.
-  std::array<std::span<const float>, 2> state;
-  std::array<std::span<float>, 2> next_state;
+  std::array<std::span<const float>, 2> state{};
+  std::array<std::span<float>, 2> next_state{};
 };
 
 /// What is the same for a whole parameter in one step.
 struct UpdateFacts {
-  std::string_view parameter;
+  std::string_view parameter{};
   double lr = 0;            ///< by group and schedule
   double weight_decay = 0;  ///< by group
   std::int64_t count = 1;   ///< updates with this one
@@ -62,7 +62,7 @@ enum class OptimizerKind : std::uint8_t { Sgd, Adam, AdamW, Lamb, Custom };
 /// Some parameters that are treated in another way. The first group that fits counts.
 struct ParameterGroup {
   /// Names of parameters; a `*` stands for any text, as in "layer1.*" or "*.bias".
-  std::vector<std::string> names;
+  std::vector<std::string> names{};
   std::optional<double> lr{};
   std::optional<double> weight_decay{};
   bool frozen = false;  ///< they stay as they are

@@ -25,6 +25,8 @@ struct TrustSums {
 };
 TrustSums trust_sums(const Optimizer& optimizer, const Slice& slice, const UpdateFacts& facts,
                      float gradient_scale);
+/// LAMB's ratio for a whole parameter, of the sums of all its slices: 1 where either is zero.
+double trust_ratio(const TrustSums& sums) noexcept;
 
 /// next[i] = decay · average[i] + (1 - decay) · weights[i]
 void average(double decay, std::span<const float> average, std::span<const float> weights,

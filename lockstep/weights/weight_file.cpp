@@ -30,10 +30,6 @@ WeightFormat recognize(std::span<const std::byte> file, const std::string& where
 
 }  // namespace
 
-std::string_view name_of(WeightFormat format) noexcept {
-  return format == WeightFormat::Safetensors ? "safetensors" : "state dict";
-}
-
 std::string WeightFile::digest() const {
   return digest_of(set_);
 }
@@ -45,17 +41,6 @@ WeightFile read_weights(const std::filesystem::path& path) {
   auto set = format == WeightFormat::Safetensors ? read_safetensors(file.bytes(), where)
                                                  : read_state_dict(file.bytes(), where);
   return {path, std::move(file), format, std::move(set)};
-}
-
-WeightFormat format_for(const std::filesystem::path& path) {
-  const auto extension = path.extension().string();
-  if (extension == ".safetensors") return WeightFormat::Safetensors;
-  if (extension == ".pt" || extension == ".pth") return WeightFormat::StateDict;
-  throw Error(ErrorKind::Options,
-              fmt::format("{}: expected a name that ends with .safetensors, .pt or .pth, found {}",
-                          path.string(),
-                          extension.empty() ? "no extension" : fmt::format("'{}'", extension)),
-              fmt::format("{}.safetensors", path.string()));
 }
 
 void write_weights(const std::filesystem::path& path, const TensorSet& set) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -9,12 +8,9 @@
 
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/weights/tensor_set.h"
+#include "lockstep/weights/weight_format.h"
 
 namespace lockstep::weights {
-
-enum class WeightFormat : std::uint8_t { Safetensors, StateDict };
-
-std::string_view name_of(WeightFormat format) noexcept;
 
 /// A weight file, mapped into memory for as long as this object lives: its tensors refer to it.
 /// Whoever replaces the file meanwhile, as `write_weights` does, changes nothing here; truncating
@@ -57,9 +53,5 @@ WeightFile read_weights(const std::filesystem::path& path);
 /// Errors, naming the file: `Io`; `Options` for another extension, and for tensors that the format
 /// cannot hold.
 void write_weights(const std::filesystem::path& path, const TensorSet& set);
-
-/// The format that a name asks for. Throws `Options` where it is none of them: to be asked before
-/// hours of training, not after.
-WeightFormat format_for(const std::filesystem::path& path);
 
 }  // namespace lockstep::weights

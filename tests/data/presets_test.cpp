@@ -66,7 +66,7 @@ TEST(PresetsTest, PicturesOfAnySizeNeedOne) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Options);
     EXPECT_STREQ(error.what(), "transform: expected a size for image u8 [any, any, 3], found none");
-    EXPECT_EQ(error.hint(), "pass --image-size 224");
+    EXPECT_EQ(error.hint(), "pass --image-size 224x224");
   }
 }
 

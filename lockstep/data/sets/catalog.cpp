@@ -19,11 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSynthetic = "synthetic";
 constexpr const char* kUsualFolder = "datasets";
 
 struct Entry {
-  const char* name;
+  std::string_view name;
   FoundSet (*find)(const fs::path& data_dir, Split split);
 };
 
@@ -32,6 +31,7 @@ constexpr Entry kEntries[] = {{"cifar10", find_cifar10},
                               {"mnist", find_mnist},
                               {"fashion-mnist", find_fashion_mnist},
                               {"folder", find_image_folder}};
+static_assert(std::ranges::equal(kEntries, kSetsOnDisk, {}, &Entry::name));
 
 [[noreturn]] void refuse(const std::string& name) {
   const auto names = set_names();
@@ -81,7 +81,7 @@ DatasetPtr open_found(const FoundSet& found, const PackStore& store, const Tell&
 /// A set that is made up, as one that could be packed.
 FoundSet find_synthetic(Split split, SyntheticOptions options) {
   options.split = split;
-  return {.name = fmt::format("{}-{}", kSynthetic, name_of(split)),
+  return {.name = fmt::format("{}-{}", kSyntheticSet, name_of(split)),
           .files = {},
           .recipe = fmt::format("{} {} {}x{}x{} {}", options.size, options.classes, options.height,
                                 options.width, options.channels, options.seed),
@@ -112,23 +112,8 @@ SetOptions decided(SetOptions options) {
 
 }  // namespace
 
-const std::vector<std::string>& sets_on_disk() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const auto& entry : kEntries) all.emplace_back(entry.name);
-    return all;
-  }();
-  return names;
-}
-
-std::vector<std::string> set_names() {
-  auto names = sets_on_disk();
-  names.emplace_back(kSynthetic);
-  return names;
-}
-
 FoundSet find_set(const std::string& name, Split split, const SetOptions& options) {
-  if (name == kSynthetic) return find_synthetic(split, options.synthetic);
+  if (name == kSyntheticSet) return find_synthetic(split, options.synthetic);
   for (const auto& entry : kEntries) {
     if (name != entry.name) continue;
     return options.data_dir.empty() ? find_where_usual(entry, split)
@@ -144,7 +129,7 @@ PackStore pack_store(const SetOptions& options) {
 
 DatasetPtr open_set(const std::string& name, Split split, const SetOptions& options) {
   if (name.ends_with(".pack")) return PackDataset::open(name);
-  if (name == kSynthetic) return find_set(name, split, options).read();
+  if (name == kSyntheticSet) return find_set(name, split, options).read();
   if (std::ranges::find(sets_on_disk(), name) == sets_on_disk().end()) refuse(name);
   const auto all = decided(options);
   if (const auto pack = find_beside(name, split, all.data_dir)) {

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/pack/pack_store.h"
 #include "lockstep/data/sets/found_set.h"
+#include "lockstep/data/sets/set_names.h"
 #include "lockstep/data/sets/synthetic.h"
 
 namespace lockstep::data {
@@ -23,11 +23,6 @@ struct SetOptions {
   /// Hears of what a user should know; unset: instance 0 writes it to standard error.
   Tell tell{};
 };
-
-/// "cifar10", "cifar100", "mnist", "fashion-mnist", "folder" (pictures, a folder per class).
-const std::vector<std::string>& sets_on_disk();
-/// Those, and "synthetic".
-std::vector<std::string> set_names();
 
 /// A set by its name, or a pack by its path (anything that ends in ".pack").
 ///

@@ -21,7 +21,7 @@ void check_size(const Field& image, const PresetOptions& options) {
   if (!has_any_size(image) || has_size(options)) return;
   throw Error(ErrorKind::Options,
               fmt::format("transform: expected a size for {}, found none", describe(image)),
-              "pass --image-size 224");
+              "pass --image-size 224x224");
 }
 
 ImageSize size_of_field(const Field& image) {

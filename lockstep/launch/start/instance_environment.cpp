@@ -21,14 +21,18 @@ topology::Environment instance_environment(const JobPlan& plan, const PlannedIns
   identity.restart_count = restart_count;
   write_identity(environment, identity, context.rendezvous);
 
+  const auto& place = plan.placement.instances[static_cast<std::size_t>(identity.instance)];
+  set_openmp_variables(plan, place.host, environment);
+  return environment;
+}
+
+void set_openmp_variables(const JobPlan& plan, int host, topology::Environment& environment) {
   environment.set_if_absent("OMP_NUM_THREADS", std::to_string(plan.threads_per_device));
   // Threads that spin while they wait take the core from the ones they wait for.
   const auto threads = parse_integer(*environment.get("OMP_NUM_THREADS"));
-  const int host = plan.placement.instances[static_cast<std::size_t>(identity.instance)].host;
   if (threads.value_or(1) * plan.placement.stages_on_host(host) > plan.usable_cores) {
     environment.set_if_absent("OMP_WAIT_POLICY", "passive");
   }
-  return environment;
 }
 
 }  // namespace lockstep::launch

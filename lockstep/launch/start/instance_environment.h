@@ -21,4 +21,8 @@ struct JobContext {
 topology::Environment instance_environment(const JobPlan& plan, const PlannedInstance& instance,
                                            const JobContext& context, int restart_count);
 
+/// The last of these: OMP_NUM_THREADS, and how threads of a host wait where there are more of them
+/// than cores. For programs that compute without a launcher as they would with one.
+void set_openmp_variables(const JobPlan& plan, int host, topology::Environment& environment);
+
 }  // namespace lockstep::launch

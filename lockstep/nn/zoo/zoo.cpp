@@ -4,16 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
+#include <iterator>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/zoo/network_names.h"
 
 namespace lockstep::nn {
 namespace {
 
 struct Entry {
-  const char* name;
-  std::function<std::shared_ptr<Network>(const NetworkRequest&)> make;
+  std::string_view name;
+  std::shared_ptr<Network> (*make)(const NetworkRequest&);
 };
 
 /// For networks that are the same for pictures of all sizes.
@@ -26,23 +27,21 @@ std::shared_ptr<Network> make_mlp(const NetworkRequest& request) {
   return mlp(request.classes, request.size, request.options);
 }
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all{
-      {"mlp", make_mlp},
-      {"convnet", of_any_size<convnet>},
-      {"resnet20", of_any_size<resnet20>},
-      {"resnet32", of_any_size<resnet32>},
-      {"resnet44", of_any_size<resnet44>},
-      {"resnet56", of_any_size<resnet56>},
-      {"resnet110", of_any_size<resnet110>},
-      {"resnet18", of_any_size<resnet18>},
-      {"resnet34", of_any_size<resnet34>},
-      {"resnet50", of_any_size<resnet50>},
-      {"resnet101", of_any_size<resnet101>},
-      {"resnet152", of_any_size<resnet152>},
-  };
-  return all;
-}
+constexpr Entry kEntries[] = {
+    {"mlp", make_mlp},
+    {"convnet", of_any_size<convnet>},
+    {"resnet20", of_any_size<resnet20>},
+    {"resnet32", of_any_size<resnet32>},
+    {"resnet44", of_any_size<resnet44>},
+    {"resnet56", of_any_size<resnet56>},
+    {"resnet110", of_any_size<resnet110>},
+    {"resnet18", of_any_size<resnet18>},
+    {"resnet34", of_any_size<resnet34>},
+    {"resnet50", of_any_size<resnet50>},
+    {"resnet101", of_any_size<resnet101>},
+    {"resnet152", of_any_size<resnet152>},
+};
+static_assert(std::ranges::equal(kEntries, kNetworkNames, {}, &Entry::name));
 
 void check_positive(const char* what, std::int64_t value) {
   if (value > 0) return;
@@ -53,16 +52,12 @@ void check_positive(const char* what, std::int64_t value) {
 }  // namespace
 
 std::vector<std::string> network_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : entries()) names.emplace_back(entry.name);
-  return names;
+  return {kNetworkNames.begin(), kNetworkNames.end()};
 }
 
 std::shared_ptr<Network> make_network(const NetworkRequest& request) {
-  const auto& all = entries();
-  const auto entry = std::find_if(all.begin(), all.end(),
-                                  [&](const Entry& each) { return each.name == request.name; });
-  if (entry == all.end()) {
+  const auto* const entry = std::ranges::find(kEntries, request.name, &Entry::name);
+  if (entry == std::end(kEntries)) {
     throw Error(ErrorKind::Options, fmt::format("model: there is no '{}'", request.name),
                 fmt::format("one of {}, or a TorchScript file that ends in .pt",
                             fmt::join(network_names(), ", ")));

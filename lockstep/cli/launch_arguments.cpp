@@ -1,0 +1,120 @@
+#include "lockstep/cli/launch_arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <map>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+const std::map<std::string, topology::BindPolicy> kBindPolicies{
+    {"auto", topology::BindPolicy::Auto},
+    {"none", topology::BindPolicy::None},
+    {"core", topology::BindPolicy::Core},
+    {"numa", topology::BindPolicy::Numa}};
+
+const std::map<std::string, ui::TagStyle> kTagStyles{{"auto", ui::TagStyle::Auto},
+                                                     {"always", ui::TagStyle::Always},
+                                                     {"never", ui::TagStyle::Never},
+                                                     {"mpi", ui::TagStyle::Mpi}};
+
+template <typename Value>
+std::vector<std::string> names_of(const std::map<std::string, Value>& values) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values) names.push_back(name);
+  return names;
+}
+
+void check(const std::string& where, const LaunchArguments& arguments) {
+  if (arguments.verbose && arguments.quiet) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: expected --verbose or --quiet, found both", where));
+  }
+  const auto only = arguments.parsed.console.only_instance;
+  if (only && (*only < 0 || *only >= arguments.parsed.run.num_instances)) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: --only-output-from-instance is {}, expected 0 to {}", where, *only,
+                            arguments.parsed.run.num_instances - 1));
+  }
+}
+
+}  // namespace
+
+void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
+  app.add_option("--num-instances", to.parsed.run.num_instances,
+                 "processes; earlier ones carry one replica more where R does not divide")
+      ->type_name("I")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--threads-per-device", to.parsed.run.threads_per_device,
+                 "threads of each device; part of what results depend on "
+                 "[cores of a host / most devices on any host]")
+      ->type_name("T")
+      ->group(group);
+}
+
+void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
+  app.add_option(
+         "--bind", to.bind,
+         "bind instances to the cores of their devices: auto where each stage has a device of "
+         "its own, core always; numa takes whole NUMA nodes")
+      ->check(CLI::IsMember(names_of(kBindPolicies)))
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--transport", to.transport,
+                 "what carries collectives: shm between processes of one host, local within a "
+                 "single one; auto chooses")
+      ->check(CLI::IsMember({"auto", "local", "shm"}))
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
+  app.add_option("--tag-output", to.tags,
+                 "what begins each line: auto writes [i] where there are several instances, mpi "
+                 "writes [1,i]<stdout>:; one untagged instance passes bytes untouched to a "
+                 "terminal, and with never to anything")
+      ->check(CLI::IsMember(names_of(kTagStyles)))
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--only-output-from-instance", to.parsed.console.only_instance,
+                 "hide the others; a failure is reported all the same")
+      ->type_name("I")
+      ->group(group);
+  app.add_flag("-v,--verbose", to.verbose, "say what is started where")->group(group);
+  app.add_flag("-q,--quiet", to.quiet, "say nothing but errors and warnings")->group(group);
+}
+
+void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
+  app.add_option("--max-restarts", to.parsed.run.max_restarts,
+                 "start a failed job again, at most N times")
+      ->type_name("N")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option_function<double>(
+         "--stall-timeout",
+         [&](double seconds) { to.parsed.run.stall_timeout = events::Seconds(seconds); },
+         "when collectives give up on an instance that is late; 0 waits for ever [60]")
+      ->type_name("SECONDS")
+      ->group(group);
+}
+
+RunArguments decide(const std::string& where, LaunchArguments written) {
+  check(where, written);
+  auto& parsed = written.parsed;
+  parsed.run.bind = kBindPolicies.at(written.bind);
+  parsed.run.transport = *topology::parse_transport(written.transport);
+  parsed.console.tags = kTagStyles.at(written.tags);
+  parsed.console.num_instances = parsed.run.num_instances;
+  if (written.verbose) parsed.console.verbosity = ui::Verbosity::Verbose;
+  if (written.quiet) parsed.console.verbosity = ui::Verbosity::Quiet;
+  return std::move(parsed);
+}
+
+}  // namespace lockstep::cli

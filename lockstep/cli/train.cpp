@@ -1,0 +1,28 @@
+#include "lockstep/cli/command.h"
+#include "lockstep/cli/hand_on.h"
+#include "lockstep/cli/run_job.h"
+#include "lockstep/cli/train_start.h"
+#include "lockstep/launch/discover/machine_discovery.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kTrainer = "lockstep-train";
+
+}  // namespace
+
+int train_elsewhere(const Invocation& invocation) {
+  const auto identity = topology::read_identity(invocation.environment);
+  const auto arguments = parse_train_arguments(invocation.arguments, identity);
+  if (!arguments) return 0;
+  if (identity.launched_by == topology::LaunchedBy::Nobody && takes_launcher(*arguments)) {
+    return run_job(train_job(*arguments, program_beside(kTrainer)), invocation.environment);
+  }
+  const auto start =
+      identity.launched_by == topology::LaunchedBy::Nobody
+          ? start_alone(*arguments, launch::discover_machine(), invocation.environment)
+          : start_in_job(*arguments, invocation.environment);
+  hand_on(kTrainer, start.arguments, start.environment);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/cli/run_arguments.h"
+#include "lockstep/cli/vector_unit.h"
+#include "lockstep/topology/identity.h"
+#include "lockstep/train/train_request.h"
+
+namespace lockstep::cli {
+
+/// An option of a command line that was given, by its first name.
+struct GivenOption {
+  std::string name;                    ///< "--batch-size"
+  std::optional<std::string> value{};  ///< none for a flag
+
+  bool operator==(const GivenOption&) const = default;
+};
+
+/// All that `lockstep train` can be told: what is trained, and how it is started.
+struct TrainArguments {
+  train::TrainRequest request;
+  /// What the launcher is to do, all but the command, where it takes one.
+  RunArguments job;
+  VectorUnit vector_unit = VectorUnit::Auto;
+  std::vector<GivenOption> given;
+};
+
+/// Reads the arguments behind `lockstep train`, in a process that `identity` describes. Everything
+/// that can be known to be wrong without data and model is refused here: it takes a millisecond.
+/// Nothing: the help was shown.
+///
+/// Errors: `Options`, naming the options that exclude each other; `Unavailable` for a device or a
+/// vector unit that is not here; `Io` for a file that could not be written in the end.
+std::optional<TrainArguments> parse_train_arguments(const std::vector<std::string>& arguments,
+                                                    const topology::Identity& identity);
+
+}  // namespace lockstep::cli

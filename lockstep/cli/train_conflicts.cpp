@@ -1,0 +1,153 @@
+#include "lockstep/cli/train_conflicts.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <array>
+
+#include "lockstep/base/error.h"
+#include "lockstep/cli/train_start.h"
+#include "lockstep/data/sampling/batch_shape.h"
+
+namespace lockstep::cli {
+namespace {
+
+using topology::LaunchedBy;
+
+void require(bool holds, const std::string& what, const std::string& hint) {
+  if (!holds) throw Error(ErrorKind::Options, "train: " + what, hint);
+}
+
+/// An option that means something only where another has a certain value.
+struct Companion {
+  const char* option;
+  const char* works_with;
+  bool is_there;
+  std::string found;
+};
+
+void check_companions(const CLI::App& app, const TrainOptions& written) {
+  const auto& request = written.request;
+  const auto kind = request.schedule.kind;
+  const bool is_sgd = written.optimizer == "sgd";
+  const bool has_synthetic_data = written.data.dataset == data::kSyntheticSet;
+  const auto optimizer = "--optimizer is " + written.optimizer;
+  const auto schedule = "--schedule is " + written.schedule;
+  const auto dataset = "--dataset is " + written.data.dataset;
+  const Companion companions[] = {
+      {"--momentum", "--optimizer sgd", is_sgd, optimizer},
+      {"--nesterov", "--optimizer sgd", is_sgd, optimizer},
+      {"--nesterov", "a --momentum above 0", written.momentum > 0, "--momentum is 0"},
+      {"--decay-of", "a --weight-decay above 0", written.weight_decay > 0, "--weight-decay is 0"},
+      {"--step-epochs", "--schedule step", kind == ScheduleKind::Step, schedule},
+      {"--step-factor", "--schedule step", kind == ScheduleKind::Step, schedule},
+      {"--final-lr-factor", "--schedule cosine or linear",
+       kind == ScheduleKind::Cosine || kind == ScheduleKind::Linear, schedule},
+      {"--half", "--precision 16.16 or 16.32", request.precision != Precision::P32_32,
+       "--precision is " + written.precision},
+      {"--size", "--dataset synthetic", has_synthetic_data, dataset},
+      {"--classes", "--dataset synthetic", has_synthetic_data, dataset},
+      {"--data-seed", "--dataset synthetic", has_synthetic_data, dataset},
+      {"--digest-every", "--log-dir", request.digest_every == 0 || !request.log_dir.empty(),
+       "none is given"},
+  };
+  for (const auto& [option, works_with, is_there, found] : companions) {
+    require(is_there || app.count(option) == 0,
+            fmt::format("{} works with {}, but {}", option, works_with, found),
+            fmt::format("give {}, or leave {} out", works_with, option));
+  }
+}
+
+void check_loading(const TrainOptions& written) {
+  require(!written.async_loader || !written.sync_loader,
+          "expected --async-dataloader or --sync-dataloader, found both",
+          "leave one of them out; without either, loading is asynchronous");
+  const int workers = written.request.workers.value_or(0);
+  require(workers == 0 || !written.sync_loader,
+          fmt::format("--num-workers is {}, but --sync-dataloader has none", workers),
+          "leave --sync-dataloader out, or give --num-workers 0");
+}
+
+void check_schedule(const TrainOptions& written) {
+  const auto& schedule = written.request.schedule;
+  const auto epochs = static_cast<double>(written.request.epochs);
+  require(schedule.warmup_epochs < epochs,
+          fmt::format("--warmup-epochs is {}, which leaves nothing of --epochs {}",
+                      schedule.warmup_epochs, epochs),
+          "lower --warmup-epochs, or raise --epochs");
+  const auto first_fall = schedule.warmup_epochs + schedule.step_epochs;
+  require(schedule.kind != ScheduleKind::Step || first_fall < epochs,
+          fmt::format("--schedule step falls first after {} epochs, which --epochs {} does not "
+                      "reach",
+                      first_fall, epochs),
+          "lower --step-epochs, or raise --epochs");
+}
+
+/// "32x32x1" says more than a resized picture can have.
+void check_image_size(const TrainOptions& written) {
+  const auto last = written.image_size.rfind('x');
+  const bool has_channels = last != written.image_size.find('x');
+  require(!has_channels || written.data.dataset == data::kSyntheticSet,
+          fmt::format("--image-size is {}, but the channels of --dataset {} are its own",
+                      written.image_size, written.data.dataset),
+          fmt::format("--image-size {}", written.image_size.substr(0, last)));
+}
+
+void check_instances(const TrainOptions& written) {
+  const int instances = written.launch.parsed.run.num_instances;
+  require(instances >= 1, fmt::format("--num-instances is {}, expected at least 1", instances),
+          "--num-instances 1");
+  const int replicas = written.request.replicas.value_or(instances);
+  require(
+      instances <= replicas,
+      fmt::format("{} instances need a replica each, but --replicas is {}", instances, replicas),
+      fmt::format("raise --replicas to {} or lower --num-instances to {}", instances, replicas));
+}
+
+void check_batches(const TrainOptions& written, const topology::Identity& identity) {
+  const auto& request = written.request;
+  const bool is_launched = identity.launched_by != LaunchedBy::Nobody;
+  const int alone = request.replicas.value_or(written.launch.parsed.run.num_instances);
+  data::check({.batch_size = request.batch_size,
+               .gradient_accumulation = request.gradient_accumulation,
+               .device_iterations = request.device_iterations,
+               .replicas = is_launched ? identity.num_replicas : alone});
+}
+
+/// What the launcher has decided, and the option of ours that would decide it again.
+void check_launched(const CLI::App& app, const topology::Identity& identity) {
+  const bool is_ours = identity.launched_by == LaunchedBy::Lockstep;
+  const auto refuse = [&](const char* option, const std::string& decided, const char* launchers) {
+    require(
+        app.count(option) == 0, fmt::format("{} set by the launcher, found {}", decided, option),
+        is_ours
+            ? fmt::format("pass {} to it instead", launchers)
+            : fmt::format("leave {} out, or start it with 'lockstep run {}'", option, launchers));
+  };
+  refuse("--replicas", fmt::format("{} replicas are", identity.num_replicas), "--num-replicas");
+  refuse("--num-instances", fmt::format("{} instances are", identity.num_instances),
+         "--num-instances");
+  if (identity.threads_per_device) {
+    refuse("--threads-per-device",
+           fmt::format("{} threads per device are", *identity.threads_per_device),
+           "--threads-per-device");
+  }
+  for (const auto* const option : kLauncherOptions) {
+    refuse(option, fmt::format("{} is", option), option);
+  }
+}
+
+}  // namespace
+
+void check_conflicts(const CLI::App& app, const TrainOptions& written,
+                     const topology::Identity& identity) {
+  if (identity.launched_by != LaunchedBy::Nobody) check_launched(app, identity);
+  check_companions(app, written);
+  check_loading(written);
+  check_schedule(written);
+  check_image_size(written);
+  check_instances(written);
+  check_batches(written, identity);
+}
+
+}  // namespace lockstep::cli

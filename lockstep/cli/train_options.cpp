@@ -1,0 +1,245 @@
+#include "lockstep/cli/train_options.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/cli/real_number.h"
+#include "lockstep/cli/whole_number.h"
+#include "lockstep/nn/zoo/network_names.h"
+
+namespace lockstep::cli {
+namespace {
+
+void add_model_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  auto& model = to.request.model;
+  app.add_option("--model", model.model,
+                 fmt::format("{}, or a TorchScript file that ends in .pt",
+                             fmt::join(nn::kNetworkNames, ", ")))
+      ->type_name("NAME")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option(
+         "--init-from", model.init_from,
+         "first weights from a .safetensors file, or from a state_dict that torch.save wrote")
+      ->type_name("FILE")
+      ->group(group);
+}
+
+void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_option("--image-size", to.image_size,
+                 "pictures are resized to it; synthetic ones are made so, HxWxC too [as they are]")
+      ->type_name("HxW")
+      ->group(group);
+  app.add_option("--augment", to.augment,
+                 "how pictures are varied: none, flip, or standard: flip and random crop")
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--limit-train", to.request.limit_train, "train with the first N samples [all]")
+      ->check(whole_number(1))
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--limit-test", to.request.limit_test, "test with the first N samples [all]")
+      ->check(whole_number(1))
+      ->type_name("N")
+      ->group(group);
+}
+
+void add_batch_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  const auto add = [&](const char* name, std::int64_t& value, const char* letter,
+                       const char* description) {
+    app.add_option(name, value, description)
+        ->check(whole_number(1))
+        ->type_name(letter)
+        ->group(group)
+        ->capture_default_str();
+  };
+  auto& request = to.request;
+  add("--batch-size", request.batch_size, "B", "samples of a micro-batch on one replica");
+  add("--gradient-accumulation", request.gradient_accumulation, "G",
+      "micro-batches of an optimizer step on one replica");
+  add("--device-iterations", request.device_iterations, "D",
+      "optimizer steps of an iteration, one tick of the progress bar");
+  add("--epochs", request.epochs, "N", "times through the set; each drops what fills no iteration");
+  app.add_option("--replicas", request.replicas,
+                 "copies of the model, each with batches of its own; under a launcher they are its "
+                 "--num-replicas [one per instance]")
+      ->check(whole_number(1))
+      ->type_name("R")
+      ->group(group);
+}
+
+void add_optimizer_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_option("--optimizer", to.optimizer, "sgd, adam, adamw or lamb")
+      ->type_name("NAME")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--lr", to.lr, "learning rate [0.1 for sgd, 0.001 for others]")
+      ->check(real_number(RealRange::NotNegative))
+      ->type_name("RATE")
+      ->group(group);
+  app.add_option("--momentum", to.momentum, "of sgd")
+      ->check(real_number(RealRange::FromZeroToOne))
+      ->type_name("SHARE")
+      ->group(group)
+      ->capture_default_str();
+  app.add_flag("--nesterov", to.nesterov, "of sgd: look ahead along the momentum")->group(group);
+  app.add_option("--weight-decay", to.weight_decay,
+                 "pull of weights to zero; apart from the gradient with adamw and lamb")
+      ->check(real_number(RealRange::NotNegative))
+      ->type_name("RATE")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--decay-of", to.decay_of,
+                 "what it pulls: all, or matrices: neither biases nor the scales of norms")
+      ->type_name("WHICH")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--clip-norm", to.clip_norm,
+                 "scale gradients down to this norm over all parameters [no limit]")
+      ->check(real_number(RealRange::Positive))
+      ->type_name("NORM")
+      ->group(group);
+  app.add_option("--ema-decay", to.ema_decay,
+                 "keep an average of the weights, this share of it after each step [none]")
+      ->check(real_number(RealRange::BetweenZeroAndOne))
+      ->type_name("SHARE")
+      ->group(group);
+}
+
+void add_schedule_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  auto& schedule = to.request.schedule;
+  app.add_option("--schedule", to.schedule,
+                 "how the learning rate goes: constant, step, cosine or linear")
+      ->type_name("NAME")
+      ->group(group)
+      ->capture_default_str();
+  const auto add = [&](const char* name, double& value, RealRange range, const char* type,
+                       const char* description) {
+    app.add_option(name, value, description)
+        ->check(real_number(range))
+        ->type_name(type)
+        ->group(group)
+        ->capture_default_str();
+  };
+  add("--warmup-epochs", schedule.warmup_epochs, RealRange::NotNegative, "N",
+      "rise from near zero first, for so many epochs or parts of one");
+  add("--step-epochs", schedule.step_epochs, RealRange::Positive, "N",
+      "of --schedule step: how often it falls");
+  add("--step-factor", schedule.step_factor, RealRange::NotNegative, "FACTOR",
+      "of --schedule step: to how much of itself");
+  add("--final-lr-factor", schedule.final_factor, RealRange::NotNegative, "FACTOR",
+      "of cosine and linear: where it ends, as a part of --lr");
+  add("--label-smoothing", to.request.label_smoothing, RealRange::FromZeroToOne, "SHARE",
+      "of each label that is spread over all classes");
+}
+
+void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  const auto add = [&](const char* name, std::string& word, const char* type,
+                       const char* description) {
+    app.add_option(name, word, description)->type_name(type)->group(group)->capture_default_str();
+  };
+  add("--precision", to.precision, "A.B", "bits of input and model: 32.32, 16.32 or 16.16");
+  add("--half", to.half, "TYPE", "which 16 bits: bf16 or fp16");
+  add("--reduction", to.reduction, "HOW",
+      "gradients of micro-batches and replicas become their mean or their sum");
+  add("--reduction-order", to.reduction_order, "HOW",
+      "ordered: the same bits on any layout; fast: as the transport likes best");
+  app.add_flag("--deterministic", to.deterministic,
+               "the same bits in every run; on a CPU they always are")
+      ->group(group);
+  app.add_option("--seed", to.request.seed, "of first weights, order, augmentation and dropout")
+      ->check(whole_number())
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_loading_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_flag("--async-dataloader", to.async_loader,
+               "workers fill batches ahead of use; this is the default")
+      ->group(group);
+  app.add_flag("--sync-dataloader", to.sync_loader, "a batch is filled when it is asked for")
+      ->group(group);
+  app.add_option("--num-workers", to.request.workers,
+                 "threads of each instance that fill batches [its cores, but one]")
+      ->check(whole_number())
+      ->type_name("N")
+      ->group(group);
+  app.add_flag("--eight-bit-io", to.request.eight_bit_io,
+               "pictures travel as bytes, and become numbers on the device")
+      ->group(group);
+}
+
+void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_option("--device", to.device, "auto, cpu or cuda")
+      ->type_name("KIND")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--cpu-features", to.cpu_features,
+                 "vector units for libraries, part of what results depend on: auto, sse4, avx2 or "
+                 "avx512")
+      ->type_name("UNIT")
+      ->group(group)
+      ->capture_default_str();
+  add_size_options(app, to.launch, group);
+  add_bind_options(app, to.launch, group);
+  add_failure_options(app, to.launch, group);
+}
+
+void add_output_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  auto& request = to.request;
+  app.add_option("--eval-every", request.eval_every, "test every N epochs; 0: at the end alone")
+      ->check(whole_number())
+      ->type_name("N")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--digest-every", request.digest_every,
+                 "write a digest of the weights every N optimizer steps, to --log-dir; 0: never")
+      ->check(whole_number())
+      ->type_name("N")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--log-dir", request.log_dir,
+                 "digests are written there, and each stream of several instances")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option("--export", request.export_to,
+                 "write the weights in the end: .safetensors, or .pt and .pth for torch.load")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--summary", request.summary_file, "also write the summary as JSON")
+      ->type_name("FILE")
+      ->group(group);
+  add_console_options(app, to.launch, group);
+}
+
+}  // namespace
+
+TrainOptions::TrainOptions()
+    : augment(data::name_of(request.augment)),
+      schedule(name_of(request.schedule.kind)),
+      precision(name_of(request.precision)),
+      half(name_of(request.half)),
+      reduction(name_of(request.reduction)),
+      reduction_order(name_of(request.order)) {
+  data.dataset = request.dataset;
+}
+
+void add_train_options(CLI::App& app, TrainOptions& to) {
+  const std::string data = "Model and data";
+  add_model_options(app, to, data);
+  add_set_options(app, to.data, data);
+  add_picture_options(app, to, data);
+  add_synthetic_options(app, to.data, data);
+  add_batch_options(app, to, "Batches");
+  const std::string training = "Training";
+  add_optimizer_options(app, to, training);
+  add_schedule_options(app, to, training);
+  add_arithmetic_options(app, to, training);
+  add_loading_options(app, to, "Loading");
+  add_placement_options(app, to, "Placement");
+  add_output_options(app, to, "Output");
+}
+
+}  // namespace lockstep::cli

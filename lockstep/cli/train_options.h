@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/cli/data_arguments.h"
+#include "lockstep/cli/launch_arguments.h"
+#include "lockstep/train/train_request.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::cli {
+
+/// The options of `lockstep train` as they are written: numbers in their places, names of choices
+/// still as words, and flags that exclude each other.
+struct TrainOptions {
+  TrainOptions();
+
+  train::TrainRequest request;
+  LaunchArguments launch;
+  DataArguments data;
+  std::string image_size;
+  std::string augment;
+
+  std::string optimizer = "sgd";
+  std::optional<double> lr;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  std::string decay_of = "all";
+  std::optional<double> clip_norm;
+  std::optional<double> ema_decay;
+  std::string schedule;
+  std::string precision;
+  std::string half;
+  std::string reduction;
+  std::string reduction_order;
+  bool deterministic = false;
+
+  bool async_loader = false;
+  bool sync_loader = false;
+
+  std::string device = "auto";
+  std::string cpu_features = "auto";
+};
+
+/// All options of `lockstep train`, under the headings of its help.
+void add_train_options(CLI::App& app, TrainOptions& to);
+
+}  // namespace lockstep::cli

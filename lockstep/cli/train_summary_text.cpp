@@ -1,0 +1,103 @@
+#include "lockstep/cli/train_summary_text.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace lockstep::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::optional<double> test_accuracy(const train::TrainSummary& summary) {
+  const auto found = std::ranges::find(summary.test_metrics, "acc", &events::NamedValue::name);
+  if (found == summary.test_metrics.end()) return std::nullopt;
+  return found->value;
+}
+
+std::string line(std::string_view what, const std::string& value) {
+  return fmt::format("{:<15}{}\n", what, value);
+}
+
+std::string test_lines(const train::TrainSummary& summary) {
+  std::string text;
+  if (const auto accuracy = test_accuracy(summary)) {
+    text += line("test accuracy", fmt::format("{:.2f} %", *accuracy));
+  }
+  if (summary.test_loss) text += line("test loss", fmt::format("{:.4f}", *summary.test_loss));
+  return text;
+}
+
+std::string shares_text(const train::TimeShares& time) {
+  return fmt::format(
+      "{:.1f} % waiting for data, {:.1f} % compute, {:.1f} % reduction, {:.1f} % idle",
+      100 * time.data, 100 * time.compute, 100 * time.reduce, 100 * time.idle);
+}
+
+Json to_object(const std::vector<events::NamedValue>& metrics) {
+  auto object = Json::object();
+  for (const auto& metric : metrics) object[metric.name] = metric.value;
+  return object;
+}
+
+Json number_or_null(const std::optional<double>& number) {
+  return number ? Json(*number) : Json();
+}
+
+void add_outcome(const train::TrainSummary& summary, Json& to) {
+  to["samples_per_second"] = summary.samples_per_second;
+  to["test_accuracy"] = number_or_null(test_accuracy(summary));
+  to["test_loss"] = number_or_null(summary.test_loss);
+  to["test_metrics"] = to_object(summary.test_metrics);
+  to["train_loss"] = summary.train_loss;
+  to["train_metrics"] = to_object(summary.train_metrics);
+  to["weights"] = summary.weights;
+}
+
+void add_times(const train::TrainSummary& summary, Json& to) {
+  to["time_to_first_step_s"] = summary.time_to_first_step_s;
+  to["train_seconds"] = summary.train_seconds;
+  to["time"] = {{"data", summary.time.data},
+                {"compute", summary.time.compute},
+                {"reduce", summary.time.reduce},
+                {"idle", summary.time.idle}};
+}
+
+void add_request(const train::TrainSummary& summary, Json& to) {
+  to["model"] = summary.model;
+  to["dataset"] = summary.dataset;
+  to["replicas"] = summary.replicas;
+  to["instances"] = summary.instances;
+  to["threads_per_device"] = summary.threads_per_device;
+  to["batch_size"] = summary.batch_size;
+  to["gradient_accumulation"] = summary.gradient_accumulation;
+  to["device_iterations"] = summary.device_iterations;
+  to["epochs"] = summary.epochs;
+  to["optimizer_steps"] = summary.optimizer_steps;
+  to["samples"] = summary.samples;
+  to["precision"] = summary.precision;
+  to["seed"] = summary.seed;
+}
+
+}  // namespace
+
+std::string to_text(const train::TrainSummary& summary) {
+  return test_lines(summary) +
+         line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
+         line("time", shares_text(summary.time)) +
+         line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s)) +
+         fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
+                     summary.threads_per_device);
+}
+
+std::string to_json(const train::TrainSummary& summary) {
+  Json json;
+  add_outcome(summary, json);
+  add_times(summary, json);
+  add_request(summary, json);
+  // A path may hold any bytes.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,106 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "lockstep/cli/train_summary_text.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+train::TrainSummary some_summary() {
+  return {.model = "resnet20",
+          .dataset = "fashion-mnist",
+          .replicas = 8,
+          .instances = 4,
+          .threads_per_device = 1,
+          .batch_size = 64,
+          .gradient_accumulation = 2,
+          .device_iterations = 3,
+          .epochs = 5,
+          .optimizer_steps = 285,
+          .samples = 291840,
+          .precision = "16.32",
+          .seed = 2022,
+          .train_seconds = 243.25,
+          .samples_per_second = 1199.75,
+          .time_to_first_step_s = 1.5,
+          .time = {.data = 0.0125, .compute = 0.8, .reduce = 0.125, .idle = 0.0625},
+          .train_loss = 0.375,
+          .train_metrics = {{"acc", 87.5}},
+          .test_loss = 0.25,
+          .test_metrics = {{"acc", 91.25}, {"top5", 99.5}},
+          .weights = "0123456789abcdef"};
+}
+
+TEST(TrainSummaryTest, EndsWithTheDigestAndWhatItDependsOn) {
+  EXPECT_EQ(cli::to_text(some_summary()),
+            "test accuracy  91.25 %\n"
+            "test loss      0.2500\n"
+            "samples/s      1199.8\n"
+            "time           1.2 % waiting for data, 80.0 % compute, 12.5 % reduction, 6.2 % idle\n"
+            "first step     after 1.50 s\n"
+            "weights: 0123456789abcdef  (R=8 T=1)\n");
+}
+
+TEST(TrainSummaryTest, LeavesOutWhatWasNotTested) {
+  auto summary = some_summary();
+  summary.test_loss.reset();
+  summary.test_metrics.clear();
+  EXPECT_THAT(cli::to_text(summary), ::testing::StartsWith("samples/s"));
+  EXPECT_THAT(cli::to_json(summary), HasSubstr("\"test_accuracy\": null,\n  \"test_loss\": null,\n"
+                                               "  \"test_metrics\": {},\n"));
+}
+
+TEST(TrainSummaryTest, HoldsEveryFieldAsJson) {
+  EXPECT_EQ(cli::to_json(some_summary()), R"({
+  "samples_per_second": 1199.75,
+  "test_accuracy": 91.25,
+  "test_loss": 0.25,
+  "test_metrics": {
+    "acc": 91.25,
+    "top5": 99.5
+  },
+  "train_loss": 0.375,
+  "train_metrics": {
+    "acc": 87.5
+  },
+  "weights": "0123456789abcdef",
+  "time_to_first_step_s": 1.5,
+  "train_seconds": 243.25,
+  "time": {
+    "data": 0.0125,
+    "compute": 0.8,
+    "reduce": 0.125,
+    "idle": 0.0625
+  },
+  "model": "resnet20",
+  "dataset": "fashion-mnist",
+  "replicas": 8,
+  "instances": 4,
+  "threads_per_device": 1,
+  "batch_size": 64,
+  "gradient_accumulation": 2,
+  "device_iterations": 3,
+  "epochs": 5,
+  "optimizer_steps": 285,
+  "samples": 291840,
+  "precision": "16.32",
+  "seed": 2022
+}
+)");
+}
+
+TEST(TrainSummaryTest, WritesJsonOfWhatIsNoNumberAndOfPathsThatAreNoText) {
+  auto summary = some_summary();
+  summary.train_loss = std::numeric_limits<double>::quiet_NaN();
+  summary.dataset = "\xff.pack";
+  const auto json = cli::to_json(summary);
+  EXPECT_THAT(json, HasSubstr("\"train_loss\": null"));
+  EXPECT_THAT(json, HasSubstr("\"dataset\": \"\xef\xbf\xbd.pack\""));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
