@@ -11,3 +11,4 @@
 #include "lockstep/data/sets/array_dataset.h"
 #include "lockstep/data/sets/catalog.h"
 #include "lockstep/data/transform/presets.h"
+#include "lockstep/ui/progress.h"

@@ -4,25 +4,21 @@
 #include <fmt/ranges.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
 #include "lockstep/base/signal_name.h"
 #include "lockstep/base/strings.h"
+#include "lockstep/ui/text_width.h"
 
 namespace lockstep::ui {
 namespace {
 
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-/// Cut to a number of columns, counting characters of UTF-8, never within one.
-std::string_view clip(std::string_view text, int columns) {
-  std::size_t i = 0;
-  for (; i < text.size(); ++i) {
-    const bool begins_character = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
-    if (begins_character && columns-- == 0) break;
-  }
-  return text.substr(0, i);
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(' ') == std::string_view::npos;
 }
 
 }  // namespace
@@ -84,6 +80,11 @@ void JobConsole::write_lines(OutputChannel& channel, std::string_view lines) {
 
 void JobConsole::show_progress(const events::InstanceOutput& event) {
   auto& shown_on = channel(event.stream);
+  if (is_blank(event.progress)) {  // whoever drew it has erased it, to write something else
+    hide_progress(shown_on);
+    progress_.text.clear();
+    return;
+  }
   const auto text = tag(0, event.stream) + std::string(event.progress);
   if (shown_on.is_terminal()) {
     hide_progress(shown_on);
@@ -110,7 +111,7 @@ void JobConsole::redraw_progress() {
   if (progress_.text.empty()) return;
   auto& shown_on = channel(progress_.stream);
   shown_on.write(kEraseLine);
-  shown_on.write(clip(progress_.text, shown_on.width() - 1));
+  shown_on.write(clip(progress_.text, static_cast<std::size_t>(std::max(1, shown_on.width() - 1))));
 }
 
 void JobConsole::say(const std::string& message) {

@@ -29,8 +29,7 @@ OutputChannel::OutputChannel(int fd) : fd_(fd), is_terminal_(::isatty(fd) == 1) 
 }
 
 int OutputChannel::width() const {
-  winsize size{};
-  return ::ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return terminal_width(fd_).value_or(80);
 }
 
 void OutputChannel::write(std::string_view text) {
@@ -74,6 +73,12 @@ long OutputChannel::write_once(std::string_view text) const {
     return -1;
   }
   return ::write(fd_, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+}
+
+std::optional<int> terminal_width(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
 }
 
 bool lead_to_the_same(int a, int b) {

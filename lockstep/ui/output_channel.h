@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -49,6 +50,9 @@ class OutputChannel {
   std::size_t written_ = 0;  ///< how much of `pending_` is out already
   int error_ = 0;
 };
+
+/// Columns of the terminal that a descriptor leads to; nothing where it leads elsewhere.
+std::optional<int> terminal_width(int fd);
 
 /// Whether two descriptors lead to the same pipe, terminal or file, as after `2>&1`.
 bool lead_to_the_same(int a, int b);

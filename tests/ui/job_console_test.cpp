@@ -248,6 +248,14 @@ TEST_F(TerminalTest, ShowsNoProgressOfOtherInstances) {
   EXPECT_EQ(screen(), "");
 }
 
+TEST_F(TerminalTest, TakesErasedProgressAway) {
+  auto console = make({.num_instances = 1});
+  console.on(InstanceOutput{0, Stream::Stdout, "", "10%"});
+  console.on(InstanceOutput{0, Stream::Stdout, "", "   "});
+  console.on(InstanceOutput{0, Stream::Stderr, "note\n", ""});
+  EXPECT_EQ(screen(), std::string(kErase) + "10%" + kErase + "note\n");
+}
+
 TEST_F(TerminalTest, CutsProgressToTheWidthWithinNoCharacter) {
   auto console = make({.num_instances = 1});
   console.on(InstanceOutput{0, Stream::Stderr, "", "50%|██████████████████████|"});

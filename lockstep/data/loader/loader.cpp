@@ -240,7 +240,7 @@ LoaderStatistics Loader::statistics() const {
 
 Loader::Epoch Loader::epoch(std::int64_t epoch, std::int64_t first_batch) {
   begin(epoch, first_batch);
-  return Epoch(*this);
+  return {*this, batches_per_epoch() - first_batch};
 }
 
 }  // namespace lockstep::data

@@ -105,7 +105,9 @@ class Loader::Epoch {
     Epoch* epoch_;
   };
 
-  explicit Epoch(Loader& loader) : loader_(&loader) {}
+  Epoch(Loader& loader, std::int64_t size) : loader_(&loader), size_(size) {}
+  /// The batches from the first on that was asked for.
+  std::int64_t size() const noexcept { return size_; }
   Iterator begin() {
     advance();
     return Iterator(this);
@@ -119,6 +121,7 @@ class Loader::Epoch {
   }
 
   Loader* loader_;
+  std::int64_t size_;
   std::optional<Batch> current_;
 };
 

@@ -17,8 +17,10 @@ std::int64_t sum_of_squares() {
   const data::TrainOrder order(10, {.batch_size = 5}, {.seed = 1});
   data::Loader loader(std::make_shared<Squares>(), data::micro_batches(order, {0, 1}));
   std::int64_t sum = 0;
-  for (auto& batch : loader.epoch(0)) {
+  auto bar = lockstep::progress(loader.epoch(0), "[Epoch {:02}]", 1);
+  for (auto& batch : bar) {
     for (const auto square : batch.values<std::int64_t>("square")) sum += square;
+    bar.postfix("sum", sum);
   }
   return sum;
 }

@@ -1,0 +1,96 @@
+#include "lockstep/ui/train_display.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace lockstep::ui {
+namespace {
+
+/// Equally wide, so that the numbers behind them stand below each other.
+std::string epoch_label(std::int64_t epoch) {
+  return fmt::format("[Epoch {:02}]", epoch);
+}
+
+std::string test_label(std::int64_t epoch) {
+  return fmt::format("[Test  {:02}]", epoch);
+}
+
+std::string result_line(const std::string& label, double loss,
+                        std::span<const events::NamedValue> metrics) {
+  auto line = fmt::format("{} loss: {:.3f}", label, loss);
+  for (const auto& [name, value] : metrics) line += fmt::format(", {}: {:.1f}", name, value);
+  return line;
+}
+
+}  // namespace
+
+void TrainDisplay::begin(Phase phase, std::string label, ProgressBar::Options options) {
+  end_bar();
+  phase_ = phase;
+  bar_.emplace(out_, std::move(label), std::move(options));
+}
+
+/// Preparing ends with the beginning of something else, and is complete then.
+void TrainDisplay::end_bar() {
+  if (shows(Phase::Prepare)) {
+    bar_->set_postfix({});
+    bar_->complete();
+  }
+  bar_.reset();
+}
+
+void TrainDisplay::on(const events::Preparing& event) {
+  if (!shows(Phase::Prepare)) {
+    begin(Phase::Prepare, "[Prepare]",
+          {.total = event.total,
+           .initial = event.done,
+           .times = BarTimes::Elapsed,
+           .postfix = event.what});
+    return;
+  }
+  bar_->set_postfix(event.what);
+  bar_->update_now(event.done);
+}
+
+void TrainDisplay::on(const events::EpochBegan& event) {
+  begin(Phase::Epoch, epoch_label(event.epoch), {.total = event.iterations});
+}
+
+void TrainDisplay::on(const events::IterationDone& event) {
+  if (!shows(Phase::Epoch)) return;
+  std::vector<events::NamedValue> values{{"loss", event.loss}};
+  values.insert(values.end(), event.metrics.begin(), event.metrics.end());
+  bar_->set_postfix(postfix_text(values));
+  // Iterations come one by one: what is missing before the first was done by the run that this one
+  // resumes.
+  if (bar_->done() == 0) bar_->begin_at(event.iteration - 1);
+  bar_->update(event.iteration);
+}
+
+void TrainDisplay::on(const events::EpochDone& event) {
+  end_bar();
+  write_line(result_line(epoch_label(event.epoch), event.loss, event.metrics));
+}
+
+void TrainDisplay::on(const events::EvaluationBegan& event) {
+  begin(Phase::Test, test_label(event.epoch), {.total = event.batches});
+}
+
+void TrainDisplay::on(const events::EvaluationAdvanced& event) {
+  if (shows(Phase::Test)) bar_->update(event.done);
+}
+
+void TrainDisplay::on(const events::EvaluationDone& event) {
+  if (bar_) bar_->vanish();
+  end_bar();
+  write_line(result_line(test_label(event.epoch), event.loss, event.metrics));
+}
+
+void TrainDisplay::on(const events::Notice& event) {
+  if (bar_) bar_->hide();
+  err_(fmt::format("lockstep: note: {}\n", event.text));
+  if (bar_) bar_->show();
+}
+
+}  // namespace lockstep::ui

@@ -1,0 +1,122 @@
+#include "lockstep/ui/train_display.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/ui/text_width.h"
+#include "tests/ui/screen.h"
+
+namespace lockstep::ui {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Screen;
+
+std::string erase(const std::string& frame) {
+  return "\r" + std::string(width_of(frame), ' ') + "\r";
+}
+
+/// A display whose two streams lead to one screen, as on a terminal.
+class TrainDisplayTest : public ::testing::Test {
+ protected:
+  TrainDisplay make(BarStyle style) {
+    return {screen_.output(style), [this](std::string_view text) {
+              screen_.written += "<" + std::string(text.substr(0, text.size() - 1)) + ">\n";
+            }};
+  }
+
+  /// Two epochs of two iterations, with what comes before and after them.
+  void train(TrainDisplay& display) {
+    display.on(events::Preparing{"reading the data set", 0, 2});
+    screen_.pass(1s);
+    display.on(events::Preparing{"building the model", 1, 2});
+    screen_.pass(1s);
+    display.on(events::EpochBegan{1, 2});
+    screen_.pass(2s);
+    display.on(events::IterationDone{1, 1, 2.34567, {{"acc", 12.345}}});
+    display.on(events::Notice{"the last 3 samples are left out"});
+    screen_.pass(2s);
+    display.on(events::IterationDone{1, 2, 1.4512, {{"acc", 48.44}}});
+    display.on(events::EpochDone{1, 1.8351, {{"acc", 32.34}}});
+    display.on(events::EvaluationBegan{1, 10});
+    screen_.pass(500ms);
+    display.on(events::EvaluationAdvanced{5});
+    display.on(events::EvaluationDone{1, 0.4119, {{"acc", 85.71}}});
+  }
+
+  Screen screen_;
+};
+
+TEST_F(TrainDisplayTest, ShowsATrainingOnATerminal) {
+  const std::string reading = "[Prepare]:   0%|          | 0/2 [00:00, reading the data set]";
+  const std::string building = "[Prepare]:  50%|█████     | 1/2 [00:01, building the model]";
+  const std::string half =
+      "[Epoch 01]:  50%|█████     | 1/2 [00:02<00:02,  2.00s/it, loss=2.35, acc=12.3]";
+  const std::string whole =
+      "[Epoch 01]: 100%|██████████| 2/2 [00:04<00:00,  2.00s/it, loss=1.45, acc=48.4]";
+  const std::string test = "[Test  01]:  50%|█████     | 5/10 [00:00<00:00, 10.00it/s]";
+  auto display = make(BarStyle::Live);
+  train(display);
+  EXPECT_EQ(screen_.take(), "\r" + reading + erase(reading) + building + erase(building) +
+                                "[Prepare]: 100%|██████████| 2/2 [00:02]\n"
+                                "\r[Epoch 01]:   0%|          | 0/2 [00:00<?, ?it/s]\r" +
+                                half + erase(half) +
+                                "<lockstep: note: the last 3 samples are left out>\n\r" + half +
+                                "\r" + whole + "\r" + whole +
+                                "\n"
+                                "[Epoch 01] loss: 1.835, acc: 32.3\n"
+                                "\r[Test  01]:   0%|          | 0/10 [00:00<?, ?it/s]\r" +
+                                test + erase(test) + "[Test  01] loss: 0.412, acc: 85.7\n");
+}
+
+TEST_F(TrainDisplayTest, ShowsATrainingInALog) {
+  auto display = make(BarStyle::Lines);
+  train(display);
+  EXPECT_EQ(screen_.take(),
+            "[Prepare]: 100%|██████████| 2/2 [00:02]\n"
+            "<lockstep: note: the last 3 samples are left out>\n"
+            "[Epoch 01]: 100%|██████████| 2/2 [00:04<00:00,  2.00s/it, loss=1.45, acc=48.4]\n"
+            "[Epoch 01] loss: 1.835, acc: 32.3\n"
+            "[Test  01] loss: 0.412, acc: 85.7\n");
+}
+
+TEST_F(TrainDisplayTest, WritesResultsWhereBarsAreSilent) {
+  auto display = make(BarStyle::Silent);
+  train(display);
+  EXPECT_EQ(screen_.take(),
+            "<lockstep: note: the last 3 samples are left out>\n"
+            "[Epoch 01] loss: 1.835, acc: 32.3\n"
+            "[Test  01] loss: 0.412, acc: 85.7\n");
+}
+
+TEST_F(TrainDisplayTest, GoesOnInTheMiddleOfAnEpoch) {
+  auto display = make(BarStyle::Lines);
+  display.on(events::EpochBegan{12, 24});
+  screen_.pass(2s);
+  display.on(events::IterationDone{12, 23, 0.5, {}});
+  screen_.pass(2s);
+  display.on(events::IterationDone{12, 24, 0.25, {}});
+  display.on(events::EpochDone{12, 0.375, {}});
+  EXPECT_EQ(screen_.take(),
+            "[Epoch 12]: 100%|██████████| 24/24 [00:04<00:00,  2.00s/it, loss=0.25]\n"
+            "[Epoch 12] loss: 0.375\n");
+}
+
+TEST_F(TrainDisplayTest, EndsTheLineOfWhatFailed) {
+  {
+    auto display = make(BarStyle::Lines);
+    display.on(events::Preparing{"reading the data set", 1, 6});
+  }
+  EXPECT_EQ(screen_.take(), "[Prepare]:  17%|█▋        | 1/6 [00:00, reading the data set]\n");
+}
+
+TEST_F(TrainDisplayTest, WantsNoParticularOrder) {
+  auto display = make(BarStyle::Lines);
+  display.on(events::IterationDone{1, 1, 0.5, {}});
+  display.on(events::EvaluationAdvanced{1});
+  display.on(events::Notice{"hello"});
+  display.on(events::EvaluationDone{0, 0.5, {}});
+  EXPECT_EQ(screen_.take(), "<lockstep: note: hello>\n[Test  00] loss: 0.500\n");
+}
+
+}  // namespace
+}  // namespace lockstep::ui
