@@ -109,7 +109,7 @@ const char* program_for(const Invocation& invocation) {
 /// For the help alone.
 void add_what_others_do(CLI::App& app) {
   app.add_subcommand("data", "load data, beside PyTorch's loader");
-  app.add_subcommand("train", "train a network, beside libtorch's own layers");
+  app.add_subcommand("train", "train a network, beside libtorch's layers or PyTorch");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "lockstep/cli/bench_data.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/cli/bench_data_peers.h"
 #include "lockstep/cli/choice.h"
+#include "lockstep/cli/temporary_folder.h"
 #include "lockstep/data/loader/loader.h"
 #include "lockstep/data/sets/image_folder.h"
 #include "lockstep/data/transform/presets.h"
@@ -19,26 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-/// A folder that is gone when the benchmark ends.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    auto name = (fs::temp_directory_path() / "lockstep-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw io_error(name);
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// The set, as a training job would read it: a made-up one goes through a pack that is written now,
 /// and pictures of a folder are files, even if there is a pack of them.

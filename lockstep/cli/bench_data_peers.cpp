@@ -7,14 +7,13 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/strings.h"
-#include "lockstep/cli/bench_systems.h"
+#include "lockstep/cli/python_peer.h"
 #include "lockstep/cli/run_to_end.h"
 #include "lockstep/data/formats/decode_image.h"
 #include "lockstep/data/sampling/permutation.h"
@@ -74,36 +73,6 @@ std::vector<const std::byte*> records_of(const data::Dataset& set, std::size_t f
     records.push_back(sample.data(field));
   }
   return records;
-}
-
-/// A Python that has torch and torchvision; the first on the PATH, or the system's own.
-std::string find_python(const topology::Environment& environment) {
-  const std::string has_torch =
-      "import importlib.util as u, sys; "
-      "sys.exit(not all(map(u.find_spec, ('torch', 'torchvision', 'PIL'))))";
-  for (const std::string python : {"python3", "/usr/bin/python3"}) {
-    try {
-      run_to_end({python, "-c", has_torch}, environment);
-      return python;
-    } catch (const Error&) {
-      continue;
-    }
-  }
-  throw Error(ErrorKind::Unavailable,
-              "bench data: --against torch: expected a python3 with torch, torchvision and Pillow",
-              "apt-get install python3-torch python3-torchvision");
-}
-
-/// Fixed-size pictures as one file of pixels, for numpy.
-void write_pictures(const data::Dataset& set, std::size_t field, const fs::path& path) {
-  std::ofstream file(path, std::ios::binary);
-  data::Sample sample(set.fields());
-  const auto bytes = static_cast<std::streamsize>(bytes_of(set.fields()[field]));
-  for (std::int64_t i = 0; i < std::min(set.size(), kMostPictures); ++i) {
-    set.sample(i, sample);
-    file.write(reinterpret_cast<const char*>(sample.data(field)), bytes);
-  }
-  if (!file.flush()) throw io_error(path);
 }
 
 std::string source_folder(const BenchDataOptions& options) {
@@ -241,22 +210,16 @@ Seconds decode_batch(const data::ImageFolder& folder, int threads, std::int64_t 
 std::vector<TorchResult> measure_torch(const BenchDataOptions& options, const data::Dataset& set,
                                        const fs::path& folder,
                                        const topology::Environment& environment) {
-  const auto script = libexec_program("torch_loader.py");
-  if (!fs::exists(script)) {
-    throw Error(
-        ErrorKind::Unavailable,
-        fmt::format("bench data: --against torch: expected the script {}, which is not here",
-                    script),
-        "build with -DLOCKSTEP_BUILD_BENCHMARKS=ON");
-  }
-  const auto python = find_python(environment);
+  const auto peer = find_python_peer("bench data: --against torch", "torch_loader.py", environment);
   const auto field = data::position_of("image", set.fields());
   const auto checked = std::min(set.size(), kMostChecked);
   const auto job = job_of(options, set.fields()[field], checked, folder);
   const bool any_size = set.fields()[field].kind == data::FieldKind::AnySizeImage;
-  if (!any_size) write_pictures(set, field, folder / "pictures");
+  if (!any_size) {
+    write_values(set, field, std::min(set.size(), kMostPictures), folder / "pictures");
+  }
   write_file(folder / "job.json", job.dump());
-  const auto finished = run_to_end({python, script, folder / "job.json"}, environment);
+  const auto finished = run_to_end({peer.python, peer.script, folder / "job.json"}, environment);
   for (const auto work : options.works) {
     if (any_size) continue;
     check_against_torch(work, set, field, checked,

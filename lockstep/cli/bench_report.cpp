@@ -19,7 +19,8 @@ namespace {
 std::string to_text(Seconds time) {
   const double seconds = time.count();
   if (seconds < 1e-3) return fmt::format("{:.1f} µs", seconds * 1e6);
-  return fmt::format("{:.2f} ms", seconds * 1e3);
+  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
 }
 
 /// Two digits at least, however far ahead we are.
@@ -32,6 +33,7 @@ struct OptionalColumns {
   bool bandwidth = false;
   bool images = false;
   bool peak = false;
+  bool waiting = false;
 };
 
 OptionalColumns columns_of(const std::vector<BenchRow>& rows) {
@@ -40,6 +42,7 @@ OptionalColumns columns_of(const std::vector<BenchRow>& rows) {
     columns.bandwidth |= row.transfer.has_value();
     columns.images |= row.images_per_second.has_value();
     columns.peak |= row.peak_share.has_value();
+    columns.waiting |= row.data_share.has_value();
   }
   return columns;
 }
@@ -49,6 +52,7 @@ std::vector<std::string> headings_of(const OptionalColumns& columns) {
   if (columns.bandwidth) headings.emplace_back("bus bandwidth");
   if (columns.images) headings.emplace_back("images/s");
   if (columns.peak) headings.emplace_back("of sgemm");
+  if (columns.waiting) headings.emplace_back("waiting for data");
   headings.emplace_back("lockstep / peer");
   if (columns.images) headings.emplace_back("speed-up");
   return headings;
@@ -65,6 +69,9 @@ std::vector<std::string> cells_of(const BenchRow& row, const OptionalColumns& co
   }
   if (columns.peak) {
     cells.push_back(row.peak_share ? fmt::format("{:.0f} %", 100 * *row.peak_share) : "");
+  }
+  if (columns.waiting) {
+    cells.push_back(row.data_share ? fmt::format("{:.2f} %", 100 * *row.data_share) : "");
   }
   cells.push_back(row.ratio ? ratio_text(*row.ratio) : "");
   if (columns.images) cells.push_back(row.ratio ? fmt::format("{:.3g}x", 1 / *row.ratio) : "");
@@ -84,6 +91,7 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
   }
   if (row.images_per_second) json["images_per_second"] = *row.images_per_second;
   if (row.peak_share) json["peak_share"] = *row.peak_share;
+  if (row.data_share) json["data_share"] = *row.data_share;
   if (row.ratio) json["ratio"] = *row.ratio;
   return json;
 }

@@ -36,6 +36,7 @@ struct BenchRow {
   std::optional<Transfer> transfer{};
   std::optional<double> images_per_second{};  ///< for the rows that load data or train
   std::optional<double> peak_share{};         ///< of what the BLAS reaches, for the rows that train
+  std::optional<double> data_share{};         ///< of the time, spent waiting for data
 };
 
 /// The results of one `lockstep bench …`, with what they were measured on.
@@ -43,7 +44,7 @@ struct BenchReport {
   std::string name;
   std::vector<BenchRow> rows;
 
-  /// Bus bandwidth, images/s and the share of the peak have a column where there is a row with one.
+  /// Bus bandwidth, images/s and the shares have a column where there is a row with one.
   std::string to_table() const;
   /// Host, processor, cores, compiler, flags and commit go along, so that a number can be placed
   /// later.

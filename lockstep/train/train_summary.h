@@ -36,6 +36,8 @@ struct TrainSummary {
   double train_seconds = 0;  ///< of all epochs, without evaluations
   double samples_per_second = 0;
   double time_to_first_step_s = 0;  ///< from the start of the process
+  double first_step_unix_s = 0;     ///< when the first optimizer step was finished, since 1970
+  double last_step_unix_s = 0;      ///< and the last one, before any evaluation
   TimeShares time{};
   double train_loss = 0;  ///< of the last epoch
   std::vector<events::NamedValue> train_metrics{};

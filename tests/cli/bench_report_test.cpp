@@ -72,6 +72,35 @@ TEST(BenchReportTest, RecordsWhatWasMoved) {
   EXPECT_FALSE(nlohmann::json::parse(example().to_json())["rows"][0].contains("bus_gb_s"));
 }
 
+BenchReport example_of_training() {
+  return {"train",
+          {{.work = "train",
+            .system = "lockstep",
+            .timing = summarize(milliseconds({200})),
+            .images_per_second = 640,
+            .data_share = 0.0012},
+           {.work = "train",
+            .system = "torch",
+            .timing = summarize(milliseconds({400})),
+            .ratio = 0.5,
+            .images_per_second = 320,
+            .data_share = 0.0751},
+           {.work = "launch", .system = "torch", .timing = summarize(milliseconds({3456}))}}};
+}
+
+TEST(BenchReportTest, PrintsTheTimeThatIsSpentWaitingForData) {
+  EXPECT_EQ(example_of_training().to_table(),
+            "work    system    median     p99        images/s  waiting for data  lockstep / peer  "
+            "speed-up\n"
+            "train   lockstep  200.00 ms  200.00 ms  640       0.12 %\n"
+            "train   torch     400.00 ms  400.00 ms  320       7.51 %            0.50             "
+            "2x\n"
+            "launch  torch     3.46 s     3.46 s\n");
+  const auto json = nlohmann::json::parse(example_of_training().to_json());
+  EXPECT_DOUBLE_EQ(json["rows"][1]["data_share"], 0.0751);
+  EXPECT_FALSE(json["rows"][2].contains("data_share"));
+}
+
 TEST(BenchReportTest, RecordsWhereTheNumbersComeFrom) {
   const auto json = nlohmann::json::parse(example().to_json());
   for (const auto* key : {"host", "processor", "cores", "version", "commit", "build"}) {

@@ -133,10 +133,28 @@ TEST(BenchTrainTest, TakesWeightsAndTheBatchThatATraceIsBoundTo) {
   EXPECT_EQ(bound.exit_code, 0) << bound.err;
 }
 
-TEST(BenchTrainTest, SaysThatSeveralInstancesComeLater) {
-  const auto result = lockstep({"bench", "train", "--instances", "2"});
-  EXPECT_EQ(result.exit_code, 4);
-  EXPECT_THAT(result.err, HasSubstr("expected --instances 1, found 2"));
+struct BadBench {
+  std::vector<std::string> options;
+  const char* message;
+};
+
+TEST(BenchTrainTest, RefusesOptionsThatItsPeerDoesNotTake) {
+  const BadBench cases[] = {
+      {{"--instances", "2"}, "expected --instances 1 with --against none, found 2"},
+      {{"--against", "jax"}, "bench train: --against: expected one of torch, none, found 'jax'"},
+      {{"--against", "torch", "--model", "convnet"},
+       "expected no --model with --against torch, found one\n  try: --against none, or leave"},
+      {{"--steps", "50"}, "expected no --steps with --against none, found one"},
+      {{"--against", "torch", "--work", "trian"},
+       "bench train: --work: expected one of train, update, found 'trian'"},
+  };
+  for (const auto& bad : cases) {
+    std::vector<std::string> arguments{"bench", "train"};
+    arguments.insert(arguments.end(), bad.options.begin(), bad.options.end());
+    const auto result = lockstep(arguments);
+    EXPECT_EQ(result.exit_code, 2) << bad.message;
+    EXPECT_THAT(result.err, HasSubstr(bad.message));
+  }
 }
 
 }  // namespace
