@@ -57,8 +57,10 @@ Parsed parse(CLI::App& app, const std::vector<std::string>& arguments);
 int run(const Invocation& invocation);
 /// Checks everything that can be checked without libtorch, then starts lockstep-train.
 int train_elsewhere(const Invocation& invocation);
+int train_here(const Invocation& invocation);
 int bench(const Invocation& invocation);
 int bench_data_command(const Invocation& invocation);
+int bench_update_command(const Invocation& invocation);
 int bench_train_command(const Invocation& invocation);
 int data_command(const Invocation& invocation);
 int model_command(const Invocation& invocation);

@@ -12,8 +12,8 @@ namespace lockstep::train {
 struct JobLayout {
   int replicas = 1;  ///< R, of the whole job
   topology::ReplicaRange local{0, 1};
-  int threads_per_device = 1;  ///< T
-  int num_devices = 1;         ///< of this instance, each with a thread that drives it
+  int threads_per_device = 1;    ///< T
+  int num_devices = 1;           ///< of this instance, each with a thread that drives it
   std::vector<int> device_of{};  ///< of each local replica, 0..num_devices-1
 
   int device_of_replica(std::int64_t replica) const {

@@ -85,6 +85,7 @@ struct TrainingModel::Impl {
   Optimizer optimizer;
   Task task;
   std::function<void(const std::string&)> tell = [](const std::string& text) { log_warning(text); };
+  std::function<void(std::int64_t, const StepResult&)> on_step = [](auto&&...) {};
   std::unique_ptr<train::Engine> made{};
 
   train::Engine& engine() {
@@ -123,6 +124,10 @@ void TrainingModel::tell(std::function<void(const std::string&)> listener) {
   impl_->tell = std::move(listener);
 }
 
+void TrainingModel::on_step(std::function<void(std::int64_t, const StepResult&)> listener) {
+  impl_->on_step = std::move(listener);
+}
+
 void TrainingModel::compile() {
   impl_->engine();
 }
@@ -139,6 +144,7 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
     const auto output = engine.step(source, loader, iteration.epoch);
     auto result = result_of(output.loss, output.metrics, engine.metrics());
     result.replica_losses = output.replica_losses;
+    impl_->on_step(engine.progress().steps, result);
     collector.take(std::move(result), i);
   }
   return std::move(collector).result();

@@ -69,6 +69,9 @@ class TrainingModel {
   /// Hears of what a user should know; else instance 0 writes it to standard error.
   void tell(std::function<void(const std::string&)> listener);
 
+  /// Hears of each optimizer step, counted from 1, on every instance.
+  void on_step(std::function<void(std::int64_t step, const StepResult&)> listener);
+
   /// Meets the other instances and makes everything ready; else the first call that needs it does.
   void compile();
 

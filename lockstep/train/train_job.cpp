@@ -1,0 +1,306 @@
+#include "lockstep/train/train_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/process_age.h"
+#include "lockstep/nn/open_model.h"
+#include "lockstep/train/training_model.h"
+#include "lockstep/weights/digest_log.h"
+
+namespace lockstep::train {
+namespace {
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Options options_of(const TrainRequest& request) {
+  Options options;
+  if (request.replicas) options.replicas(*request.replicas);
+  if (request.threads_per_device) options.threads_per_device(*request.threads_per_device);
+  options.gradient_accumulation(request.gradient_accumulation)
+      .device_iterations(request.device_iterations)
+      .reduction(request.reduction)
+      .reduction_order(request.order)
+      .precision(request.precision, request.half)
+      .schedule(request.schedule, std::max<std::int64_t>(1, request.epochs))
+      .seed(request.seed);
+  return options;
+}
+
+/// A pack is one split; the other one stands beside it, if it is anywhere.
+std::optional<std::string> test_set_name(const std::string& dataset) {
+  if (!dataset.ends_with(".pack")) return dataset;
+  std::filesystem::path path(dataset);
+  auto name = path.filename().string();
+  const auto at = name.rfind("train");
+  if (at == std::string::npos) return std::nullopt;
+  name.replace(at, 5, "test");
+  path.replace_filename(name);
+  return std::filesystem::exists(path) ? std::optional(path.string()) : std::nullopt;
+}
+
+const data::Field& picture_field(const data::Dataset& set) {
+  return set.fields()[data::position_of("image", set.fields())];
+}
+
+/// The statistics of the set where they are known, ImageNet's for other colour pictures.
+std::optional<data::Normalize> normalize_for(const std::string& dataset, std::int64_t channels) {
+  if (channels == 1 && dataset == "fashion-mnist") return data::fashion_mnist_normalize();
+  if (channels == 1 && dataset == "mnist") return data::mnist_normalize();
+  if (channels == 3 && dataset == "cifar10") return data::cifar10_normalize();
+  if (channels == 3 && dataset == "cifar100") return data::cifar100_normalize();
+  if (channels == 3) return data::imagenet_normalize();
+  return std::nullopt;
+}
+
+DataType input_type(const TrainRequest& request) {
+  if (request.eight_bit_io) return DataType::U8;
+  if (request.precision == Precision::P32_32) return DataType::F32;
+  return request.half == Half::F16 ? DataType::F16 : DataType::BF16;
+}
+
+DataLoaderOptions loading(const TrainRequest& request) {
+  return {
+      .batch_size = request.batch_size, .mode = request.loader_mode, .workers = request.workers};
+}
+
+data::PresetOptions preset_for(const TrainRequest& request, const data::Field& picture) {
+  return {.size = request.image_size.value_or(data::ImageSize{}),
+          .normalize = normalize_for(request.dataset, picture.shape[2]),
+          .output = {.type = input_type(request)}};
+}
+
+DataLoader train_loader(const TrainRequest& request, const Options& options,
+                        const data::DatasetPtr& set) {
+  auto wanted = loading(request);
+  wanted.shuffle = true;
+  wanted.limit = request.limit_train;
+  const auto& picture = picture_field(*set);
+  wanted.pipeline = data::training_pipeline(request.augment, picture, preset_for(request, picture));
+  return {options, set, wanted};
+}
+
+EvaluationLoader test_loader(const TrainRequest& request, const Options& options,
+                             const data::DatasetPtr& set) {
+  auto wanted = loading(request);
+  wanted.limit = request.limit_test;
+  const auto& picture = picture_field(*set);
+  wanted.pipeline = data::evaluation_pipeline(picture, preset_for(request, picture));
+  return {options, set, wanted};
+}
+
+/// The model for the pictures and classes of a set.
+nn::ModelRequest model_request(const TrainRequest& request, const data::Dataset& set) {
+  auto model = request.model;
+  const auto& shape = picture_field(set).shape;
+  const auto size = request.image_size.value_or(data::ImageSize{shape[0], shape[1]});
+  if (size.height == 0 || size.width == 0) {
+    throw Error(ErrorKind::Options,
+                "train: expected pictures of one size, and those of this set differ",
+                "--image-size 224x224");
+  }
+  model.height = size.height;
+  model.width = size.width;
+  model.channels = shape[2];
+  if (!set.class_names().empty()) model.classes = std::ssize(set.class_names());
+  model.seed = request.seed;
+  return model;
+}
+
+/// One training, from its data set to its summary.
+class TrainJob {
+ public:
+  TrainJob(const TrainRequest& request, events::TrainSink& sink)
+      : request_(request), sink_(sink), options_(options_of(request)) {}
+
+  TrainSummary run() {
+    prepare();
+    for (std::int64_t epoch = 1; epoch <= request_.epochs; ++epoch) {
+      train_epoch(epoch);
+      const bool is_last = epoch == request_.epochs;
+      if (is_last || (request_.eval_every > 0 && epoch % request_.eval_every == 0)) {
+        evaluate(epoch);
+      }
+    }
+    if (request_.epochs == 0) evaluate(0);
+    return finish();
+  }
+
+ private:
+  bool is_first() const { return options_.world().instance() == 0; }
+
+  template <typename Event>
+  void tell(const Event& event) {
+    if (is_first()) sink_.on(event);
+  }
+
+  void preparing(const char* what) {
+    constexpr int kTotal = 4;
+    tell(events::Preparing{what, prepared_++, kTotal});
+  }
+
+  void prepare() {
+    preparing("reading the data set");
+    const auto set = data::open_set(request_.dataset, data::Split::Train, request_.set);
+    loader_.emplace(train_loader(request_, options_, set));
+    if (const auto name = test_set_name(request_.dataset)) {
+      test_loader_.emplace(
+          test_loader(request_, options_, data::open_set(*name, data::Split::Test, request_.set)));
+    }
+    if (request_.epochs > 0) {
+      check(request_.schedule, {loader_->steps_per_epoch(), request_.epochs});
+    }
+    preparing("making the network");
+    auto opened = nn::open_model(model_request(request_, *set));
+    preparing("meeting the other instances");
+    options_.world().communicator().barrier("prepare");
+    preparing("sharing the weights");
+    model_.emplace(std::move(opened.model), options_, request_.optimizer,
+                   Task{.loss = cross_entropy("label", request_.label_smoothing)});
+    model_->tell([this](const std::string& text) { tell(events::Notice{text}); });
+    model_->on_step([this](std::int64_t step, const StepResult& result) { on_step(step, result); });
+    model_->compile();
+    begin_digests();
+    tell_of_limits();
+    tell(events::Preparing{"ready", prepared_, prepared_});
+  }
+
+  /// What is not done as it was asked for, and changes nothing but speed or rounding.
+  void tell_of_limits() {
+    if (request_.precision != Precision::P32_32) {
+      tell(events::Notice{fmt::format(
+          "this CPU computes in 32 bits: {} applies to the input{}", name_of(request_.half),
+          request_.precision == Precision::P16_16 ? " and to gradients" : "")});
+    }
+    if (const int devices = options_.world().devices_per_replica(); devices > 1) {
+      tell(events::Notice{
+          fmt::format("a replica of {} devices is computed by the first of them", devices)});
+    }
+  }
+
+  void train_epoch(std::int64_t epoch) {
+    tell(events::EpochBegan{epoch, loader_->size()});
+    const auto begin = std::chrono::steady_clock::now();
+    loader_->go_to(epoch - 1);
+    for (const auto& iteration : *loader_) {
+      const auto result = model_->step(iteration);
+      tell(events::IterationDone{epoch, iteration.number + 1, result.loss, result.metrics});
+    }
+    train_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    last_epoch_ = model_->epoch_so_far();
+    tell(events::EpochDone{epoch, last_epoch_.loss, last_epoch_.metrics});
+  }
+
+  void on_step(std::int64_t step, const StepResult& result) {
+    const auto now = unix_time();
+    if (first_step_unix_s_ == 0) {
+      first_step_unix_s_ = now;
+      time_to_first_step_s_ = process_age();
+    }
+    last_step_unix_s_ = now;
+    if (!digests_ || step % request_.digest_every != 0) return;
+    weights::DigestStep record{.step = step, .losses = result.replica_losses, .tensors = {}};
+    for (auto& [name, digest] : model_->digests()) record.tensors.emplace(name, digest);
+    digests_->append(record);
+  }
+
+  void begin_digests() {
+    if (request_.digest_every == 0 || !is_first()) return;
+    std::filesystem::create_directories(request_.log_dir);
+    digests_.emplace(std::filesystem::path(request_.log_dir) / weights::kDigestLogName,
+                     weights::DigestLogHeader{.replicas = model_->replicas(),
+                                              .threads_per_device = model_->threads_per_device(),
+                                              .facts = {{"model", request_.model.model},
+                                                        {"dataset", request_.dataset}}});
+  }
+
+  WeightsKind tested_weights() const {
+    return request_.optimizer.average_decay() ? WeightsKind::Average : WeightsKind::Trained;
+  }
+
+  void evaluate(std::int64_t epoch) {
+    if (!test_loader_) return;
+    tell(events::EvaluationBegan{epoch, test_loader_->local_batches()});
+    test_ = model_->evaluate(*test_loader_, tested_weights(),
+                             [this](std::int64_t done) { tell(events::EvaluationAdvanced{done}); });
+    tell(events::EvaluationDone{epoch, test_->loss, test_->metrics});
+  }
+
+  /// The mean over the instances of where their time went.
+  TimeShares time_shares() {
+    const auto perf = model_->perf();
+    std::array<double, 5> seconds{perf.data.total, perf.compute.total, perf.reduce.total,
+                                  perf.idle.total, perf.step.total};
+    options_.world().all_reduce(
+        {seconds.data(), std::ssize(seconds), DataType::F64, "time shares"});
+    const auto all = std::max(seconds[4], 1e-9);
+    return {.data = seconds[0] / all,
+            .compute = seconds[1] / all,
+            .reduce = seconds[2] / all,
+            .idle = seconds[3] / all};
+  }
+
+  TrainSummary finish() {
+    if (!request_.export_to.empty()) model_->save(request_.export_to, tested_weights());
+    const auto& shape = loader_->shape();
+    TrainSummary summary{.model = request_.model.model,
+                         .dataset = request_.dataset,
+                         .replicas = model_->replicas(),
+                         .instances = options_.world().num_instances(),
+                         .threads_per_device = model_->threads_per_device(),
+                         .batch_size = shape.batch_size,
+                         .gradient_accumulation = shape.gradient_accumulation,
+                         .device_iterations = shape.device_iterations,
+                         .epochs = request_.epochs,
+                         .optimizer_steps = model_->steps()};
+    summary.samples = summary.optimizer_steps * shape.samples_per_step();
+    summary.precision = name_of(request_.precision);
+    summary.seed = request_.seed;
+    summary.train_seconds = train_seconds_;
+    summary.samples_per_second =
+        train_seconds_ > 0 ? static_cast<double>(summary.samples) / train_seconds_ : 0;
+    summary.time_to_first_step_s = time_to_first_step_s_;
+    summary.first_step_unix_s = first_step_unix_s_;
+    summary.last_step_unix_s = last_step_unix_s_;
+    summary.time = time_shares();
+    summary.train_loss = last_epoch_.loss;
+    summary.train_metrics = last_epoch_.metrics;
+    if (test_) {
+      summary.test_loss = test_->loss;
+      summary.test_metrics = test_->metrics;
+    }
+    summary.weights = model_->digest();
+    return summary;
+  }
+
+  const TrainRequest& request_;
+  events::TrainSink& sink_;
+  Options options_;
+  std::optional<DataLoader> loader_;
+  std::optional<EvaluationLoader> test_loader_;
+  std::optional<TrainingModel> model_;
+  std::optional<weights::DigestLogWriter> digests_;
+  int prepared_ = 0;
+  double train_seconds_ = 0;
+  double time_to_first_step_s_ = 0;
+  double first_step_unix_s_ = 0;
+  double last_step_unix_s_ = 0;
+  StepResult last_epoch_;
+  std::optional<StepResult> test_;
+};
+
+}  // namespace
+
+TrainSummary run_training(const TrainRequest& request, events::TrainSink& sink) {
+  return TrainJob(request, sink).run();
+}
+
+}  // namespace lockstep::train
