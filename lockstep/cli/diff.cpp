@@ -186,8 +186,10 @@ int diff_command(const Invocation& invocation) {
   set_usage(app, "diff [options] A B");
   app.footer(kFooter);
   Arguments arguments;
-  app.add_option("A", arguments.a, "a digest log, a log folder or a weight file")->required();
-  app.add_option("B", arguments.b, "another one of the same kind")->required();
+  app.add_option("A", arguments.a, "a digest log, a log folder or a weight file")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("B", arguments.b, "another one of the same kind")->required()->type_name("PATH");
   app.add_flag("--all", arguments.all,
                fmt::format("list every tensor in which weight files differ, not the first {}",
                            kMostTensors));

@@ -19,6 +19,7 @@ using weights::DigestLogHeader;
 using weights::DigestStep;
 using weights::ElementType;
 using weights::TensorSet;
+using weights::write_weights;
 
 class DiffTest : public ::testing::Test {
  protected:
