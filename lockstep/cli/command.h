@@ -63,6 +63,7 @@ int bench_data_command(const Invocation& invocation);
 int bench_update_command(const Invocation& invocation);
 int bench_train_command(const Invocation& invocation);
 int data_command(const Invocation& invocation);
+int diff_command(const Invocation& invocation);
 int model_command(const Invocation& invocation);
 int doctor(const Invocation& invocation);
 int version(const Invocation& invocation);

@@ -17,6 +17,10 @@ int data_elsewhere(const Invocation& invocation) {
   hand_on_to("lockstep-data", "data", invocation);
 }
 
+int diff_elsewhere(const Invocation& invocation) {
+  hand_on_to("lockstep-data", "diff", invocation);
+}
+
 int model_elsewhere(const Invocation& invocation) {
   hand_on_to("lockstep-train", "model", invocation);
 }
@@ -27,6 +31,7 @@ constexpr std::array kCommands{
     Command{"data", "data sets: what they hold, and packs of them", data_elsewhere},
     Command{"model", "networks: what they are made of, and files of their weights",
             model_elsewhere},
+    Command{"diff", "where two runs or two weight files differ", diff_elsewhere},
     Command{"bench", "measure this machine: launch, comm, data, train", bench},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},

@@ -61,4 +61,15 @@ std::string digest_of(const TensorSet& set) {
   return digest.hex();
 }
 
+std::map<std::string, std::string> tensor_digests(const TensorSet& set) {
+  const auto sorted = in_order(set, "weights digest");
+  std::map<std::string, std::string> digests;
+  for (const auto& tensor : sorted.tensors) {
+    WeightsDigest digest;
+    digest.add(tensor);
+    digests.emplace(tensor.name, digest.hex());
+  }
+  return digests;
+}
+
 }  // namespace lockstep::weights

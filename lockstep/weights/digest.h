@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -43,5 +44,8 @@ class WeightsDigest {
 
 /// The digest of a set, in whatever order its tensors and ties are.
 std::string digest_of(const TensorSet& set);
+
+/// The digest of each tensor alone, by its first name: which of them differ, where sets do.
+std::map<std::string, std::string> tensor_digests(const TensorSet& set);
 
 }  // namespace lockstep::weights
