@@ -12,7 +12,6 @@ namespace {
 
 using cli::parse_train_arguments;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
@@ -425,13 +424,13 @@ TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
                    "4 instances are set by the launcher, found --num-instances",
                    "pass --num-instances to it instead"},
            Refused{{"--threads-per-device", "1"},
-                   "1 threads per device are set by the launcher, found --threads-per-device",
+                   "1 thread per device is set by the launcher, found --threads-per-device",
                    "pass --threads-per-device to it instead"},
            Refused{{"--bind", "none"},
-                   "--bind is set by the launcher, found --bind",
+                   "a launcher has started this process, found --bind",
                    "pass --bind to it instead"},
            Refused{{"-q"},
-                   "--quiet is set by the launcher, found --quiet",
+                   "a launcher has started this process, found --quiet",
                    "pass --quiet to it instead"},
        }) {
     expect_refused(refused, identity);
@@ -469,12 +468,12 @@ TEST(TrainCommandTest, ShowsItsOptionsInGroupsWithTheirDefaults) {
   EXPECT_EQ(help.err, "");
   for (const auto* text :
        {"Usage: lockstep train [options]\n", "\nModel and data:\n", "\nBatches:\n", "\nTraining:\n",
-        "\nLoading:\n", "\nPlacement:\n", "\nOutput:\n", "--batch-size B [64]", "[resnet20]",
-        "[fashion-mnist]", "[standard]", "[constant]", "[32.32]", "[bf16]",
-        "[0.1 for sgd, 0.001 for others]", "--executable-cache-path"}) {
+        "\nLoading:\n", "\nPlacement:\n", "\nOutput:\n", "--batch-size B=64 ",
+        "--model NAME=resnet20 ", "--dataset NAME=fashion-mnist ", "=standard ", "=constant ",
+        "=32.32 ", "=bf16 ", "--momentum SHARE=0.9 ", "[0.1 for sgd, 0.001 for others]",
+        "--executable-cache-path"}) {
     EXPECT_THAT(help.out, HasSubstr(text));
   }
-  EXPECT_THAT(help.out, Not(HasSubstr("\nOptions:\n  --")));
 }
 
 TEST(TrainCommandTest, NamesTheOptionThatWasProbablyMeant) {
