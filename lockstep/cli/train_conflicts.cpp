@@ -114,26 +114,31 @@ void check_batches(const TrainOptions& written, const topology::Identity& identi
                .replicas = is_launched ? identity.num_replicas : alone});
 }
 
-/// What the launcher has decided, and the option of ours that would decide it again.
+/// "8 replicas are set by the launcher".
+std::string set_by_launcher(int count, const char* noun, const char* of_what = "") {
+  const bool is_one = count == 1;
+  return fmt::format("{} {}{}{} {} set by the launcher", count, noun, is_one ? "" : "s", of_what,
+                     is_one ? "is" : "are");
+}
+
+/// Refuses what the launcher has decided already.
 void check_launched(const CLI::App& app, const topology::Identity& identity) {
   const bool is_ours = identity.launched_by == LaunchedBy::Lockstep;
-  const auto refuse = [&](const char* option, const std::string& decided, const char* launchers) {
-    require(
-        app.count(option) == 0, fmt::format("{} set by the launcher, found {}", decided, option),
-        is_ours
-            ? fmt::format("pass {} to it instead", launchers)
-            : fmt::format("leave {} out, or start it with 'lockstep run {}'", option, launchers));
+  const auto refuse = [&](const char* option, const std::string& why, const char* launchers) {
+    require(app.count(option) == 0, fmt::format("{}, found {}", why, option),
+            is_ours ? fmt::format("pass {} to it instead", launchers)
+                    : fmt::format("leave {} out, or start it with 'lockstep run {}'", option,
+                                  launchers));
   };
-  refuse("--replicas", fmt::format("{} replicas are", identity.num_replicas), "--num-replicas");
-  refuse("--num-instances", fmt::format("{} instances are", identity.num_instances),
-         "--num-instances");
+  refuse("--replicas", set_by_launcher(identity.num_replicas, "replica"), "--num-replicas");
+  refuse("--num-instances", set_by_launcher(identity.num_instances, "instance"), "--num-instances");
   if (identity.threads_per_device) {
     refuse("--threads-per-device",
-           fmt::format("{} threads per device are", *identity.threads_per_device),
+           set_by_launcher(*identity.threads_per_device, "thread", " per device"),
            "--threads-per-device");
   }
   for (const auto* const option : kLauncherOptions) {
-    refuse(option, fmt::format("{} is", option), option);
+    refuse(option, "a launcher has started this process", option);
   }
 }
 

@@ -27,6 +27,8 @@ topology::Identity launched() {
   return identity;
 }
 
+using Variables = std::map<std::string, std::string>;
+
 topology::Machine machine_of(int cores) {
   topology::Machine machine;
   for (int i = 0; i < cores; ++i) machine.cores.push_back({.numa_node = 0, .cpus = {i}});
@@ -46,7 +48,7 @@ Words with(Words words, const Words& more) {
 
 TEST(TrainStartTest, TellsTheTrainerTheSameInAJob) {
   const auto start = cli::start_in_job(read(kOptions, launched()),
-                                       topology::Environment({{"OMP_NUM_THREADS", "1"}}));
+                                       topology::Environment(Variables{{"OMP_NUM_THREADS", "1"}}));
   EXPECT_EQ(start.arguments, kSameOptions);
   EXPECT_THAT(start.environment.to_strings(), ElementsAre("OMP_NUM_THREADS=1"));
 }
@@ -94,7 +96,7 @@ TEST(TrainStartTest, LetsThreadsThatShareCoresSleep) {
 
 TEST(TrainStartTest, KeepsThreadsThatTheUserHasSet) {
   const auto start = cli::start_alone(read({"--threads-per-device", "2"}), machine_of(8),
-                                      topology::Environment({{"OMP_NUM_THREADS", "5"}}));
+                                      topology::Environment(Variables{{"OMP_NUM_THREADS", "5"}}));
   EXPECT_THAT(start.arguments, ElementsAre("train", "--threads-per-device", "2"));
   EXPECT_EQ(start.environment.get("OMP_NUM_THREADS"), "5");
 }
@@ -145,7 +147,7 @@ TEST(TrainStartTest, GivesTheJobItsLogsAndOneReplicaPerInstance) {
 TEST(TrainStartTest, SetsVectorUnitsBeforeLibrariesLoad) {
   if (cli::vector_units_here().size() == 1) GTEST_SKIP() << "none to choose from on this CPU";
   const Words words{"--cpu-features", "sse4"};
-  const topology::Environment other({{"OPENBLAS_CORETYPE", "Zen"}});
+  const topology::Environment other(Variables{{"OPENBLAS_CORETYPE", "Zen"}});
   const auto alone = cli::start_alone(read(words), machine_of(1), other);
   EXPECT_EQ(alone.environment.get("OPENBLAS_CORETYPE"), "Nehalem");
   EXPECT_THAT(alone.arguments, ElementsAre("train", "--threads-per-device", "1"));
