@@ -23,8 +23,6 @@ template <typename Value>
 Shown to_shown(const Value& value) {
   if constexpr (std::integral<Value>) {
     return static_cast<std::int64_t>(value);
-  } else if constexpr (std::floating_point<Value>) {
-    return static_cast<double>(value);
   } else if constexpr (std::convertible_to<const Value&, std::string_view>) {
     return std::string(std::string_view(value));
   } else {

@@ -152,9 +152,9 @@ std::string lines_until(const std::string& path, std::int64_t last) {
 
 }  // namespace
 
-DigestLogWriter::DigestLogWriter(std::filesystem::path path, const DigestLogHeader& header,
+DigestLogWriter::DigestLogWriter(const std::filesystem::path& path, const DigestLogHeader& header,
                                  std::optional<std::int64_t> after)
-    : path_(std::move(path)) {
+    : path_(path) {
   const auto kept = after ? lines_until(path_, *after) : "";
   file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) throw io_error("write " + path_);
@@ -165,16 +165,16 @@ void DigestLogWriter::append(const DigestStep& step) {
   write_line(line_of(step));
 }
 
-void DigestLogWriter::write_line(std::string line) {
-  for (std::string_view rest = line; !rest.empty();) {
-    const auto count = ::write(file_.get(), rest.data(), rest.size());
+void DigestLogWriter::write_line(std::string_view line) {
+  while (!line.empty()) {
+    const auto count = ::write(file_.get(), line.data(), line.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw io_error("write " + path_);
-    rest.remove_prefix(static_cast<std::size_t>(count));
+    line.remove_prefix(static_cast<std::size_t>(count));
   }
 }
 
-DigestLogReader::DigestLogReader(std::filesystem::path path) : path_(std::move(path)) {
+DigestLogReader::DigestLogReader(const std::filesystem::path& path) : path_(path) {
   errno = 0;
   file_.open(path_, std::ios::binary);
   if (!file_) throw io_error("read " + path_);

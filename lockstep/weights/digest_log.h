@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/file.h"
@@ -43,13 +44,13 @@ class DigestLogWriter {
  public:
   /// Replaces a log that is there. With `after`, as when a run is resumed, what it holds up to that
   /// step is kept; it may then also throw `Data` where that log is damaged.
-  DigestLogWriter(std::filesystem::path path, const DigestLogHeader& header,
+  DigestLogWriter(const std::filesystem::path& path, const DigestLogHeader& header,
                   std::optional<std::int64_t> after = std::nullopt);
 
   void append(const DigestStep& step);
 
  private:
-  void write_line(std::string line);
+  void write_line(std::string_view line);
 
   std::string path_;
   UniqueFd file_;
@@ -61,7 +62,7 @@ class DigestLogWriter {
 /// Errors, naming file and line: `Io`; `Data` where it is damaged or no such log.
 class DigestLogReader {
  public:
-  explicit DigestLogReader(std::filesystem::path path);
+  explicit DigestLogReader(const std::filesystem::path& path);
 
   const std::string& path() const noexcept { return path_; }
   const DigestLogHeader& header() const noexcept { return header_; }
