@@ -212,7 +212,8 @@ std::int64_t ShardedUpdate::first_element(std::size_t block) const {
   return block < shape_.blocks.size() ? shape_.blocks[block] : shape_.count;
 }
 
-/// The sum takes the place of this instance's first node: nobody else reads these blocks of it.
+/// What is measured first stays: the sum takes the place of this instance's first node, of which
+/// nobody else reads these blocks.
 std::span<float> ShardedUpdate::sum_of(BlockRange blocks) const {
   const auto first = first_element(blocks.begin);
   auto* node = buffer(communicator_.rank(), counter_.held().front().buffer);
@@ -227,9 +228,8 @@ void ShardedUpdate::reduce_totals() {
   reducer_->reduce(nodes, totals_.size(), DataType::F32, totals_.data(), DataType::F32);
 }
 
-void ShardedUpdate::reduce(std::size_t block, const Step& step) {
+void ShardedUpdate::reduce(std::size_t block, const Step& step, std::span<float> sum) {
   const auto first = first_element(block);
-  const auto sum = sum_of({block, block + 1});
   std::vector<NodeData> nodes;
   nodes.reserve(node_data_.size());
   for (const auto* data : node_data_) nodes.push_back({data + first, DataType::F32});
@@ -242,13 +242,14 @@ void ShardedUpdate::reduce(std::size_t block, const Step& step) {
 
 void ShardedUpdate::measure_block(std::size_t block, const Measure& measure) {
   const auto width = static_cast<std::size_t>(shape_.values_per_block);
-  measure(block, part_of({block, block + 1}), {measured_ + block * width, width});
+  measure(block, part_of({block, block + 1}, sum_of({block, block + 1})),
+          {measured_ + block * width, width});
 }
 
-ShardedUpdate::Part ShardedUpdate::part_of(BlockRange blocks) const {
+ShardedUpdate::Part ShardedUpdate::part_of(BlockRange blocks, std::span<float> sum) const {
   const auto values = shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block);
-  return {first_element(blocks.begin), sum_of(blocks), totals_,
-          {measured_, values},         state(),        state_of(version() + 1)};
+  return {first_element(blocks.begin), sum,     totals_,
+          {measured_, values},         state(), state_of(version() + 1)};
 }
 
 void ShardedUpdate::check_step(const Step& step) const {
@@ -289,24 +290,28 @@ void ShardedUpdate::run(const Step& step) {
   if (step.check) step.check(totals_);
   write_slice(step);
   if (step.finish && communicator_.rank() == 0) {
-    step.finish({0, {}, totals_, part_of({0, 0}).measured, state(), state_of(version() + 1)});
+    step.finish(part_of({0, 0}, {}));
   }
   commit();
 }
 
 void ShardedUpdate::write_slice(const Step& step) {
   const auto mine = my_blocks();
+  if (!step.measures.empty()) return measure_and_update(step, mine);
+  for (auto block = mine.begin; block < mine.end; ++block) {
+    block_sum_.resize(static_cast<std::size_t>(first_element(block + 1) - first_element(block)));
+    reduce(block, step, block_sum_);
+    step.update(part_of({block, block + 1}, block_sum_));
+  }
+}
+
+void ShardedUpdate::measure_and_update(const Step& step, BlockRange mine) {
   const auto width = static_cast<std::size_t>(shape_.values_per_block);
   std::fill(measured_ + mine.begin * width, measured_ + mine.end * width, 0.0);
   for (auto block = mine.begin; block < mine.end; ++block) {
-    reduce(block, step);
-    if (step.measures.empty()) {
-      step.update(part_of({block, block + 1}));
-    } else {
-      measure_block(block, step.measures.front());
-    }
+    reduce(block, step, sum_of({block, block + 1}));
+    measure_block(block, step.measures.front());
   }
-  if (step.measures.empty()) return;
   for (std::size_t i = 1; i < step.measures.size(); ++i) {
     communicator_.barrier(name_);  // the measurement before is there
     for (auto block = mine.begin; block < mine.end; ++block) {
@@ -314,7 +319,7 @@ void ShardedUpdate::write_slice(const Step& step) {
     }
   }
   communicator_.barrier(name_);  // everything is measured
-  if (mine.begin < mine.end) step.update(part_of(mine));
+  if (mine.begin < mine.end) step.update(part_of(mine, sum_of(mine)));
 }
 
 void ShardedUpdate::commit() {

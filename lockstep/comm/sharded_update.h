@@ -113,15 +113,16 @@ class ShardedUpdate {
   BlockRange my_blocks() const;
   std::int64_t first_element(std::size_t block) const;
   std::span<float> sum_of(BlockRange blocks) const;
-  Part part_of(BlockRange blocks) const;
+  Part part_of(BlockRange blocks, std::span<float> sum) const;
 
   std::int64_t leaf_count() const noexcept { return shape_.count + shape_.num_totals; }
   void check_step(const Step& step) const;
   void run(const Step& step);
   void reduce_totals();
-  void reduce(std::size_t block, const Step& step);
+  void reduce(std::size_t block, const Step& step, std::span<float> sum);
   void measure_block(std::size_t block, const Measure& measure);
   void write_slice(const Step& step);
+  void measure_and_update(const Step& step, BlockRange mine);
   void commit();
 
   Communicator& communicator_;
@@ -129,6 +130,7 @@ class ShardedUpdate {
   std::string name_;
   LeafCounter counter_;
   std::vector<float> totals_;
+  std::vector<float> block_sum_;            ///< of the block that is being updated
   std::vector<std::uint16_t> narrow_leaf_;  ///< 16-bit leaves are written here
 
   std::size_t memory_bytes_ = 0;

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fnv.h"
+#include "lockstep/optimizer/stream_copy.h"
 #include "lockstep/optimizer/update_kernels.h"
 
 namespace lockstep::train {
@@ -135,23 +136,30 @@ ReplicaResult Replica::evaluate(const Fields& fields, const Task& task) {
 }
 
 /// Returns whether there is one.
-bool Replica::write_gradient(const PlacedParameter& parameter, float* leaf) {
-  const auto to = view_of(parameter, leaf);
-  bool is_there = false;
+bool Replica::write_gradient(const PlacedParameter& parameter, const LeafFormat& format,
+                             float* leaf) {
+  at::Tensor gradient;
   for (auto tensor : slots_[parameter.slot].tensors) {
-    const auto gradient = tensor.grad();
-    if (!gradient.defined()) continue;
-    refuse_sparse(gradient, parameter.name);
-    if (is_there) {
-      to.add_(gradient);
-    } else {
-      to.copy_(gradient);
-    }
-    is_there = true;
+    if (!tensor.grad().defined()) continue;
+    refuse_sparse(tensor.grad(), parameter.name);
+    gradient = gradient.defined() ? gradient + tensor.grad() : tensor.grad();
     tensor.mutable_grad().reset();
   }
-  if (!is_there) std::fill_n(leaf + parameter.first, parameter.count, 0.0F);
-  return is_there;
+  const std::span to(leaf + parameter.first, static_cast<std::size_t>(parameter.count));
+  if (!gradient.defined()) {
+    std::fill(to.begin(), to.end(), 0.0F);
+    return false;
+  }
+  if (gradient.strides() != at::IntArrayRef(parameter.strides)) {
+    gradient = at::empty_strided(parameter.sizes, parameter.strides).copy_(gradient);
+  }
+  const std::span<const float> from(gradient.data_ptr<float>(), to.size());
+  if (format.type == DataType::F32 && format.loss_scale == 1) {
+    optimizer::stream_copy(from, to);
+  } else {
+    optimizer::round_leaf(format.type, format.loss_scale, from, to);
+  }
+  return true;
 }
 
 /// Returns whether the step changed it.
@@ -169,11 +177,7 @@ void Replica::write_leaf(std::span<float> leaf, const LeafTotals& totals,
   std::fill(numbers.begin(), numbers.end(), 0.0F);
   auto changed = totals.changed(numbers).begin();
   for (const auto& parameter : layout_->parameters) {
-    *changed++ = write_gradient(parameter, leaf.data()) ? 1 : 0;
-  }
-  if (format.type != DataType::F32 || format.loss_scale != 1) {
-    const auto gradients = leaf.first(static_cast<std::size_t>(layout_->num_parameters));
-    optimizer::round_leaf(format.type, format.loss_scale, gradients, gradients);
+    *changed++ = write_gradient(parameter, format, leaf.data()) ? 1 : 0;
   }
   for (const auto& buffer : layout_->buffers) {
     *changed++ = write_buffer(buffer, leaf.data(), state) ? 1 : 0;

@@ -59,7 +59,7 @@ class Replica {
  private:
   void add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
                    ReplicaResult& result) const;
-  bool write_gradient(const PlacedParameter& parameter, float* leaf);
+  bool write_gradient(const PlacedParameter& parameter, const LeafFormat& format, float* leaf);
   bool write_buffer(const PlacedTensor& buffer, float* leaf, const std::byte* state) const;
 
   int number_;

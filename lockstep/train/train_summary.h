@@ -30,7 +30,7 @@ struct TrainSummary {
   std::int64_t epochs = 0;
   std::int64_t optimizer_steps = 0;
   std::int64_t samples = 0;  ///< trained with, over all epochs
-  std::string precision;
+  std::string precision{};
   std::uint64_t seed = 0;
 
   double train_seconds = 0;  ///< of all epochs, without evaluations

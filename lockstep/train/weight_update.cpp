@@ -1,9 +1,11 @@
 #include "lockstep/train/weight_update.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
+#include "lockstep/optimizer/stream_copy.h"
 #include "lockstep/optimizer/update_kernels.h"
 
 namespace lockstep::train {
@@ -14,6 +16,9 @@ constexpr std::size_t kSquares = 0;        // of gradients
 constexpr std::size_t kNotFinite = 1;      // gradients
 constexpr std::size_t kWeightSquares = 2;  // for LAMB
 constexpr std::size_t kDirectionSquares = 3;
+
+constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
+constexpr std::size_t kPiece = 2048;
 
 double value_of(std::span<const double> measured, std::size_t block, std::size_t index) {
   return measured[block * WeightUpdate::kValuesPerBlock + index];
@@ -44,7 +49,11 @@ void for_tensors(const std::vector<Placed>& tensors, std::int64_t begin, std::in
 
 WeightUpdate::WeightUpdate(UpdateRules rules, const WeightLayout& layout, const StateShape& shape,
                            const LeafTotals& totals)
-    : rules_(std::move(rules)), layout_(&layout), shape_(&shape), totals_(&totals) {}
+    : rules_(std::move(rules)),
+      layout_(&layout),
+      shape_(&shape),
+      totals_(&totals),
+      streams_(shape.bytes() >= kStreamBytes) {}
 
 comm::ShardedUpdate::Step WeightUpdate::step(double lr_factor, AddProgress finish) const {
   comm::ShardedUpdate::Step step{.divisor = rules_.divisor, .num_divided = layout_->num_parameters};
@@ -168,9 +177,38 @@ void WeightUpdate::update(const Part& part, double lr_factor) const {
 
 void WeightUpdate::update_run(const Part& part, const Run& run, double lr_factor,
                               float clip) const {
-  optimizer::update(rules_.optimizer, slice_of(part, run), facts_of(part, run.parameter, lr_factor),
-                    clip, trust_of(run.parameter, part.measured));
+  if (streams_) {
+    update_through_scratch(part, run, lr_factor, clip);
+  } else {
+    optimizer::update(rules_.optimizer, slice_of(part, run),
+                      facts_of(part, run.parameter, lr_factor), clip,
+                      trust_of(run.parameter, part.measured));
+  }
   average_weights(part, run);
+}
+
+/// What is written is not read again in this step: it goes to memory from a scratch that stays in
+/// the cache, piece by piece.
+void WeightUpdate::update_through_scratch(const Part& part, const Run& run, double lr_factor,
+                                          float clip) const {
+  std::array<std::array<float, kPiece>, 3> scratch;
+  const auto facts = facts_of(part, run.parameter, lr_factor);
+  const auto trust = trust_of(run.parameter, part.measured);
+  const auto states = static_cast<std::size_t>(rules_.optimizer.num_states());
+  for (std::size_t done = 0; done < run.count; done += kPiece) {
+    const auto count = std::min(kPiece, run.count - done);
+    const auto to = slice_of(part, {run.parameter, run.first + done, count});
+    auto slice = to;
+    slice.next_weights = std::span(scratch[0]).first(count);
+    for (std::size_t i = 0; i < states; ++i) {
+      slice.next_state[i] = std::span(scratch[i + 1]).first(count);
+    }
+    optimizer::update(rules_.optimizer, slice, facts, clip, trust);
+    optimizer::stream_copy(slice.next_weights, to.next_weights);
+    for (std::size_t i = 0; i < states; ++i) {
+      optimizer::stream_copy(slice.next_state[i], to.next_state[i]);
+    }
+  }
 }
 
 /// What no replica had a gradient for, and all in a skipped step, stays as it is.

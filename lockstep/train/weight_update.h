@@ -61,6 +61,7 @@ class WeightUpdate {
   void measure_trust(const Part& part, double lr_factor, std::span<double> values) const;
   void update(const Part& part, double lr_factor) const;
   void update_run(const Part& part, const Run& run, double lr_factor, float clip) const;
+  void update_through_scratch(const Part& part, const Run& run, double lr_factor, float clip) const;
   void keep(const Part& part, const Run& run) const;
   void average_weights(const Part& part, const Run& run) const;
   void update_buffers(const Part& part) const;
@@ -69,6 +70,7 @@ class WeightUpdate {
   const WeightLayout* layout_;
   const StateShape* shape_;
   const LeafTotals* totals_;
+  bool streams_;  ///< a version of the state is larger than any cache
 };
 
 }  // namespace lockstep::train

@@ -16,7 +16,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr double kLr = 0.1;
-constexpr double kMomentum = 0.9;
 
 /// Everything of an engine but what computes gradients.
 class UpdateBench {
@@ -78,7 +77,7 @@ class UpdateBench {
   }
 
   comm::Communicator& communicator_;
-  Optimizer optimizer_ = SGD({.lr = kLr, .momentum = kMomentum});
+  Optimizer optimizer_ = SGD({.lr = kLr});
   std::unique_ptr<nn::Model> model_;
   WeightLayout weights_;
   StateShape shape_;
