@@ -104,6 +104,14 @@ void check_instances(const TrainOptions& written) {
       fmt::format("raise --replicas to {} or lower --num-instances to {}", instances, replicas));
 }
 
+void check_transport(const TrainOptions& written) {
+  const int instances = written.launch.parsed.run.num_instances;
+  require(instances == 1 || written.launch.transport != "local",
+          fmt::format("--transport local stays within one process, but --num-instances is {}",
+                      instances),
+          "--transport shm, or --num-instances 1");
+}
+
 void check_batches(const TrainOptions& written, const topology::Identity& identity) {
   const auto& request = written.request;
   const bool is_launched = identity.launched_by != LaunchedBy::Nobody;
@@ -152,6 +160,7 @@ void check_conflicts(const CLI::App& app, const TrainOptions& written,
   check_schedule(written);
   check_image_size(written);
   check_instances(written);
+  check_transport(written);
   check_batches(written, identity);
 }
 
