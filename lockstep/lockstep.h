@@ -1,6 +1,7 @@
 #pragma once
 
-/// The whole of lockstep for a program that trains.
+/// The whole of lockstep for a program that trains: what needs no libtorch, and with
+/// `lockstep::train` linked the training itself.
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
@@ -12,3 +13,9 @@
 #include "lockstep/data/sets/catalog.h"
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/ui/progress.h"
+
+#ifdef LOCKSTEP_WITH_TRAINING  // whoever links lockstep::train
+#include "lockstep/nn/zoo/resnet.h"
+#include "lockstep/nn/zoo/zoo.h"
+#include "lockstep/train/training_model.h"
+#endif

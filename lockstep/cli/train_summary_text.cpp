@@ -35,6 +35,15 @@ std::string shares_text(const train::TimeShares& time) {
       100 * time.data, 100 * time.compute, 100 * time.reduce, 100 * time.idle);
 }
 
+std::string memory_text(const train::TrainSummary& summary) {
+  const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+  return fmt::format(
+      "weights {:.1f} MiB and optimizer {:.1f} MiB, once for the host; {:.1f} MiB shared in all, "
+      "{:.1f} MiB for an instance",
+      mib(summary.memory.weights), mib(summary.memory.optimizer), mib(summary.memory.shared),
+      mib(summary.private_bytes));
+}
+
 Json to_object(const std::vector<events::NamedValue>& metrics) {
   auto object = Json::object();
   for (const auto& metric : metrics) object[metric.name] = metric.value;
@@ -57,11 +66,20 @@ void add_outcome(const train::TrainSummary& summary, Json& to) {
 
 void add_times(const train::TrainSummary& summary, Json& to) {
   to["time_to_first_step_s"] = summary.time_to_first_step_s;
+  to["first_step_unix_s"] = summary.first_step_unix_s;
+  to["last_step_unix_s"] = summary.last_step_unix_s;
   to["train_seconds"] = summary.train_seconds;
   to["time"] = {{"data", summary.time.data},
                 {"compute", summary.time.compute},
                 {"reduce", summary.time.reduce},
                 {"idle", summary.time.idle}};
+}
+
+void add_memory(const train::TrainSummary& summary, Json& to) {
+  to["memory"] = {{"weights_bytes", summary.memory.weights},
+                  {"optimizer_bytes", summary.memory.optimizer},
+                  {"shared_bytes", summary.memory.shared},
+                  {"private_bytes", summary.private_bytes}};
 }
 
 void add_request(const train::TrainSummary& summary, Json& to) {
@@ -85,7 +103,7 @@ void add_request(const train::TrainSummary& summary, Json& to) {
 std::string to_text(const train::TrainSummary& summary) {
   return test_lines(summary) +
          line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
-         line("time", shares_text(summary.time)) +
+         line("time", shares_text(summary.time)) + line("memory", memory_text(summary)) +
          line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s)) +
          fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
                      summary.threads_per_device);
@@ -95,6 +113,7 @@ std::string to_json(const train::TrainSummary& summary) {
   Json json;
   add_outcome(summary, json);
   add_times(summary, json);
+  add_memory(summary, json);
   add_request(summary, json);
   // A path may hold any bytes.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

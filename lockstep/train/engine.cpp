@@ -162,8 +162,15 @@ const float* Engine::weights(Which which) const {
               "AdamW({...}).average_weights(0.999)");
 }
 
-std::size_t Engine::shared_bytes() const noexcept {
-  return updates_.memory_bytes() + static_cast<std::size_t>(weights_.num_frozen) * sizeof(float);
+MemoryUse Engine::memory() const noexcept {
+  const auto bytes = [](std::int64_t floats) {
+    return floats * static_cast<std::int64_t>(sizeof(float));
+  };
+  const auto kept = setup_.optimizer.num_states() + (setup_.optimizer.average_decay() ? 1 : 0);
+  return {
+      .weights = bytes(weights_.num_elements + weights_.num_frozen),
+      .optimizer = bytes(weights_.num_parameters * kept),
+      .shared = static_cast<std::int64_t>(updates_.memory_bytes()) + bytes(weights_.num_frozen)};
 }
 
 StepOutput Engine::step(BatchSource& source, const DataLoader& loader, std::int64_t epoch) {

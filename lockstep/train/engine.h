@@ -12,6 +12,7 @@
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/device_threads.h"
 #include "lockstep/train/job_layout.h"
+#include "lockstep/train/memory_use.h"
 #include "lockstep/train/phase_times.h"
 #include "lockstep/train/replica.h"
 #include "lockstep/train/turn.h"
@@ -80,7 +81,7 @@ class Engine {
 
   const PerfCounters& perf() const noexcept { return perf_; }
   void reset_perf() noexcept { perf_ = {}; }
-  std::size_t shared_bytes() const noexcept;
+  MemoryUse memory() const noexcept;
 
  private:
   struct StepInput {

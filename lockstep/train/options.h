@@ -49,7 +49,7 @@ class Options {
   Options& schedule(const Schedule& schedule, std::int64_t epochs);
   Options& seed(std::uint64_t seed);
   Options& output(OutputMode mode, std::int64_t every_n = 1);
-  /// Where what can be made again, as packs of data sets, is kept.
+  /// A folder for what takes long to decide and can be decided once. Nothing is kept there yet.
   Options& cache(const std::filesystem::path& folder);
 
   const World& world() const noexcept { return world_; }

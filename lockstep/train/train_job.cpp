@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process_age.h"
+#include "lockstep/base/process_facts.h"
 #include "lockstep/nn/open_model.h"
 #include "lockstep/train/training_model.h"
 #include "lockstep/weights/digest_log.h"
@@ -248,6 +248,12 @@ class TrainJob {
             .idle = seconds[3] / all};
   }
 
+  std::int64_t most_private_bytes() {
+    std::int64_t bytes = private_memory();
+    options_.world().all_reduce({&bytes, 1, DataType::I64, "memory"}, comm::ReduceOp::Max);
+    return bytes;
+  }
+
   TrainSummary finish() {
     if (!request_.export_to.empty()) model_->save(request_.export_to, tested_weights());
     const auto& shape = loader_->shape();
@@ -271,6 +277,8 @@ class TrainJob {
     summary.first_step_unix_s = first_step_unix_s_;
     summary.last_step_unix_s = last_step_unix_s_;
     summary.time = time_shares();
+    summary.memory = model_->memory();
+    summary.private_bytes = most_private_bytes();
     summary.train_loss = last_epoch_.loss;
     summary.train_metrics = last_epoch_.metrics;
     if (test_) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/events/train_events.h"
+#include "lockstep/train/memory_use.h"
 
 namespace lockstep::train {
 
@@ -39,7 +40,9 @@ struct TrainSummary {
   double first_step_unix_s = 0;     ///< when the first optimizer step was finished, since 1970
   double last_step_unix_s = 0;      ///< and the last one, before any evaluation
   TimeShares time{};
-  double train_loss = 0;  ///< of the last epoch
+  MemoryUse memory{};
+  std::int64_t private_bytes = 0;  ///< memory of the instance that has the most, not shared
+  double train_loss = 0;           ///< of the last epoch
   std::vector<events::NamedValue> train_metrics{};
   std::optional<double> test_loss{};
   std::vector<events::NamedValue> test_metrics{};  ///< "acc" in percent

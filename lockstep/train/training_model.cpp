@@ -219,8 +219,8 @@ int TrainingModel::threads_per_device() {
   return impl_->engine().layout().threads_per_device;
 }
 
-std::size_t TrainingModel::shared_bytes() {
-  return impl_->engine().shared_bytes();
+MemoryUse TrainingModel::memory() {
+  return impl_->engine().memory();
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include "lockstep/nn/module_model.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/train/data_loader.h"
+#include "lockstep/train/memory_use.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/phase_times.h"
 #include "lockstep/train/task.h"
@@ -107,8 +108,7 @@ class TrainingModel {
   std::int64_t steps();
   int replicas();
   int threads_per_device();
-  /// Memory that the instances of this host share for weights, optimizer and gradients.
-  std::size_t shared_bytes();
+  MemoryUse memory();
 
   /// 1, 2, …, count: `for (int epoch : model.epochs(5))`.
   auto epochs(int count) const { return std::views::iota(1, count + 1); }

@@ -27,7 +27,11 @@ train::TrainSummary some_summary() {
           .train_seconds = 243.25,
           .samples_per_second = 1199.75,
           .time_to_first_step_s = 1.5,
+          .first_step_unix_s = 1000.5,
+          .last_step_unix_s = 1243.75,
           .time = {.data = 0.0125, .compute = 0.8, .reduce = 0.125, .idle = 0.0625},
+          .memory = {.weights = 1572864, .optimizer = 3145728, .shared = 25165824},
+          .private_bytes = 105381888,
           .train_loss = 0.375,
           .train_metrics = {{"acc", 87.5}},
           .test_loss = 0.25,
@@ -41,6 +45,8 @@ TEST(TrainSummaryTest, EndsWithTheDigestAndWhatItDependsOn) {
             "test loss      0.2500\n"
             "samples/s      1199.8\n"
             "time           1.2 % waiting for data, 80.0 % compute, 12.5 % reduction, 6.2 % idle\n"
+            "memory         weights 1.5 MiB and optimizer 3.0 MiB, once for the host; 24.0 MiB "
+            "shared in all, 100.5 MiB for an instance\n"
             "first step     after 1.50 s\n"
             "weights: 0123456789abcdef  (R=8 T=1)\n");
 }
@@ -69,12 +75,20 @@ TEST(TrainSummaryTest, HoldsEveryFieldAsJson) {
   },
   "weights": "0123456789abcdef",
   "time_to_first_step_s": 1.5,
+  "first_step_unix_s": 1000.5,
+  "last_step_unix_s": 1243.75,
   "train_seconds": 243.25,
   "time": {
     "data": 0.0125,
     "compute": 0.8,
     "reduce": 0.125,
     "idle": 0.0625
+  },
+  "memory": {
+    "weights_bytes": 1572864,
+    "optimizer_bytes": 3145728,
+    "shared_bytes": 25165824,
+    "private_bytes": 105381888
   },
   "model": "resnet20",
   "dataset": "fashion-mnist",

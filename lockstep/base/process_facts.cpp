@@ -1,4 +1,4 @@
-#include "lockstep/base/process_age.h"
+#include "lockstep/base/process_facts.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +23,14 @@ double process_age() {
   const auto ticks_per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
          start_ticks / ticks_per_second;
+}
+
+std::int64_t private_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace lockstep

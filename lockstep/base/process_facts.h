@@ -1,8 +1,13 @@
 #pragma once
 
+#include <cstdint>
+
 namespace lockstep {
 
 /// Seconds since this process was started, loading of its libraries included; to a hundredth.
 double process_age();
+
+/// Bytes of memory that this process has for itself, and shares with no other.
+std::int64_t private_memory();
 
 }  // namespace lockstep
