@@ -59,6 +59,8 @@ void ProgressBar::draw() {
 void ProgressBar::update(std::int64_t done) {
   done_ = done;
   if (is_over_ || is_silent()) return;
+  // The full bar is the one that finishing writes, and a line cannot be drawn over.
+  if (output_.style == BarStyle::Lines && done_ == options_.total) return;
   const std::chrono::steady_clock::duration interval =
       output_.style == BarStyle::Live ? kFrameInterval : kLineInterval;
   if (output_.now() - last_drawn_ >= interval) draw();

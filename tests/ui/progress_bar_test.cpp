@@ -147,6 +147,15 @@ TEST(LinesBarTest, WritesALineEveryFiveSecondsAndTheLast) {
   EXPECT_EQ(screen.take(), "[E]: 100%|██████████| 4/4 [00:05<00:00,  1.25s/it]\n");
 }
 
+TEST(LinesBarTest, WritesTheFullBarOnceHoweverLateItIs) {
+  Screen screen;
+  ProgressBar bar(screen.output(BarStyle::Lines), "[E]", {.total = 4});
+  screen.pass(8s);
+  bar.update(4);
+  bar.finish();
+  EXPECT_EQ(screen.take(), "[E]: 100%|██████████| 4/4 [00:08<00:00,  2.00s/it]\n");
+}
+
 TEST(LinesBarTest, VanishesByNotWritingTheLast) {
   Screen screen;
   ProgressBar bar(screen.output(BarStyle::Lines), "[E]", {.total = 4});
