@@ -14,12 +14,20 @@
 
 namespace lockstep::nn {
 
+/// What a holder holds; nothing where it is empty.
+template <typename Module>
+std::shared_ptr<Module> module_in(const torch::nn::ModuleHolder<Module>& holder) {
+  return holder.is_empty() ? nullptr : holder.ptr();
+}
+
 /// A module as a `Model`. `Module` has `at::Tensor forward(at::Tensor)`. A `Network` brings its own
 /// blocks; any other module is one block, "model".
 template <typename Module>
 class ModuleModel : public Model {
  public:
-  explicit ModuleModel(std::shared_ptr<Module> module) : module_(std::move(module)) {}
+  explicit ModuleModel(std::shared_ptr<Module> module) : module_(std::move(module)) {
+    if (module_ == nullptr) refuse_null();
+  }
 
   std::vector<std::string> block_names() const override {
     if constexpr (kHasBlocks) {
@@ -72,7 +80,7 @@ class MadeModel final : public ModuleModel<Module> {
 
   static std::shared_ptr<Module> module_of(std::shared_ptr<Module> module) { return module; }
   static std::shared_ptr<Module> module_of(const torch::nn::ModuleHolder<Module>& holder) {
-    return holder.ptr();
+    return module_in(holder);
   }
 
  private:
@@ -81,23 +89,26 @@ class MadeModel final : public ModuleModel<Module> {
 };
 
 /// A model of a module, or of a holder as `torch::nn::Sequential`.
+///
+/// Errors: `Options` for a null pointer.
 template <typename Module>
 std::unique_ptr<Model> model_of(std::shared_ptr<Module> module) {
   return std::make_unique<ModuleModel<Module>>(std::move(module));
 }
 template <typename Module>
 std::unique_ptr<Model> model_of(const torch::nn::ModuleHolder<Module>& holder) {
-  return model_of(holder.ptr());
+  return model_of(module_in(holder));
 }
 
 /// A model of what `make()` returns: a shared pointer to a module, or a holder of one. What its
 /// constructors draw is of the seed. It is called again for each clone.
 ///
-/// Errors: `Options`, from `clone`, where it makes another model on each call.
+/// Errors: `Options` for a null pointer, and from `clone`, where it makes another model on each
+/// call.
 template <typename Make>
 std::unique_ptr<Model> made_model(Make make, std::uint64_t seed) {
   const auto first = make_seeded(seed, make);
-  using Module = std::remove_reference_t<decltype(*first)>;
+  using Module = std::remove_cvref_t<decltype(*first)>;
   using Made = MadeModel<Module, Make>;
   return std::make_unique<Made>(Made::module_of(first), std::move(make), seed);
 }

@@ -71,4 +71,8 @@ void refuse_other_type(const torch::nn::Module& module) {
               fmt::format("derive it from torch::nn::Cloneable<{}>", module.name()));
 }
 
+void refuse_null() {
+  throw Error(ErrorKind::Options, "model: expected a module, found a null pointer");
+}
+
 }  // namespace lockstep::nn

@@ -27,4 +27,7 @@ void copy_made_module(const torch::nn::Module& from, torch::nn::Module& to);
 /// For a clone that is of a base class: `Cloneable` was told another type.
 [[noreturn]] void refuse_other_type(const torch::nn::Module& module);
 
+/// For a module that is not there.
+[[noreturn]] void refuse_null();
+
 }  // namespace lockstep::nn
