@@ -36,11 +36,11 @@ void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& gro
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--limit-train", to.request.limit_train, "train with the first N samples [all]")
+  app.add_option("--limit-train", to.request.limit_train, "train with N samples that the seed chooses [all]")
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group);
-  app.add_option("--limit-test", to.request.limit_test, "test with the first N samples [all]")
+  app.add_option("--limit-test", to.request.limit_test, "test with N samples that the seed chooses [all]")
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group);

@@ -20,7 +20,7 @@ class World {
  public:
   /// Reads who this process is from its environment: lockstep's variables, torchrun's, Open MPI's
   /// or Slurm's; without any it is alone, one instance with one replica. However often it is
-  /// called, the process meets the others once.
+  /// called, the process meets the others once, as long as one of these is there.
   ///
   /// Errors: `Options`, naming the variable, where the environment contradicts itself.
   static World init();

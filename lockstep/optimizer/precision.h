@@ -21,6 +21,15 @@ enum class ReductionOrder : std::uint8_t {
   Fast,     ///< whatever the transport likes best
 };
 
+/// What the model's input is rounded to, and what gradients are.
+constexpr DataType input_type(Precision precision, Half half) noexcept {
+  if (precision == Precision::P32_32) return DataType::F32;
+  return half == Half::F16 ? DataType::F16 : DataType::BF16;
+}
+constexpr DataType gradient_type(Precision precision, Half half) noexcept {
+  return precision == Precision::P16_16 ? input_type(precision, half) : DataType::F32;
+}
+
 /// "32.32", "16.32", "16.16"; "bf16", "fp16"; "mean", "sum"; "ordered", "fast". Throw `Options`,
 /// with the choices, for other words.
 Precision parse_precision(std::string_view text);

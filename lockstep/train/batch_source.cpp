@@ -33,4 +33,9 @@ std::optional<data::Batch> BatchSource::next(int device) {
   }
 }
 
+void BatchSource::give_up() {
+  const std::lock_guard lock(waiting_mutex_);
+  for (auto& batches : waiting_) batches.clear();
+}
+
 }  // namespace lockstep::train

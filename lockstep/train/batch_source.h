@@ -24,6 +24,10 @@ class BatchSource {
   /// Nothing at the end of the epoch. Errors: those of `data::Loader::next`.
   std::optional<data::Batch> next(int device);
 
+  /// Somebody will not come for its batches: their memory is the loader's again, so that nobody
+  /// waits for it. What `next` gives from then on is some later batch.
+  void give_up();
+
  private:
   std::optional<data::Batch> take_waiting(int device);
 

@@ -17,11 +17,6 @@ const data::Field* find_field(const data::Dataset& set, const std::string& name)
   return found == fields.end() ? nullptr : &*found;
 }
 
-DataType input_type(const Options& options) {
-  if (options.precision() == Precision::P32_32) return DataType::F32;
-  return options.half() == Half::F16 ? DataType::F16 : DataType::BF16;
-}
-
 /// 8-bit pictures have to become something that can be computed with.
 std::optional<data::Pipeline> decide_pipeline(const Options& options, const data::Dataset& set,
                                               const DataLoaderOptions& loading) {
@@ -31,7 +26,7 @@ std::optional<data::Pipeline> decide_pipeline(const Options& options, const data
       field != nullptr && field->type == DataType::U8 && field->shape.size() == 3;
   if (!is_picture) return std::nullopt;
   data::PresetOptions preset;
-  preset.output.type = input_type(options);
+  preset.output.type = input_type(options.precision(), options.half());
   return data::evaluation_pipeline(*field, preset);
 }
 
@@ -42,12 +37,20 @@ train::BatchTensors tensors_for(const Options& options, const data::Dataset& set
           decide_pipeline(options, set, loading)};
 }
 
+/// A device that is ahead waits for the others as long as instances wait for each other.
+std::chrono::duration<double> patience(const topology::Identity& identity) {
+  constexpr std::chrono::hours kForEver{24 * 365};
+  return identity.stall_timeout.count() > 0 ? identity.stall_timeout
+                                            : std::chrono::duration<double>(kForEver);
+}
+
 data::LoaderOptions loader_options(const Options& options, const data::Dataset& set,
                                    const DataLoaderOptions& loading,
                                    const train::JobLayout& layout) {
   return {.mode = loading.mode,
           .workers = loading.workers,
           .buffers = 2 * layout.num_devices + 2,  // each device holds one while it asks for another
+          .patience = patience(options.world().identity()),
           .pipeline = decide_pipeline(options, set, loading),
           .image_field = loading.image_field};
 }

@@ -3,12 +3,21 @@
 namespace lockstep::train {
 
 DeviceThreads::DeviceThreads(int count, const std::function<void()>& prepare) {
-  for (int device = 0; device < count; ++device) {
-    threads_.emplace_back([this, device, prepare] { serve(device, prepare); });
+  try {
+    for (int device = 0; device < count; ++device) {
+      threads_.emplace_back([this, device, prepare] { serve(device, prepare); });
+    }
+  } catch (...) {  // the system has no more threads
+    stop();
+    throw;
   }
 }
 
 DeviceThreads::~DeviceThreads() {
+  stop();
+}
+
+void DeviceThreads::stop() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;

@@ -30,6 +30,7 @@ class DeviceThreads {
       const std::function<void(int device)>& work, const std::function<void()>& give_up = [] {});
 
  private:
+  void stop();
   void serve(int device, const std::function<void()>& prepare);
   void work_once(int device);
 

@@ -20,27 +20,70 @@ std::vector<nn::Slot> slots_of(const nn::Model& model) {
   return nn::slots_of(model.tensors());
 }
 
-/// A hash of names and shapes: instances that train together train the same model.
-std::int64_t structure_of(const std::vector<nn::Slot>& slots) {
+/// Hashes of what has to be the same on every instance.
+struct Agreement {
+  std::int64_t model;
+  std::int64_t options;
+  std::int64_t optimizer;
+};
+
+std::int64_t hash_of(const std::vector<nn::Slot>& slots) {
   Fnv hash;
   for (const auto& slot : slots) {
     for (const auto& name : slot.names) hash.add(name).add(0);
+    hash.add(static_cast<std::uint64_t>(slot.tensor().scalar_type()));
+    hash.add(slot.tensor().requires_grad() ? 1 : 0);
     for (const auto extent : slot.tensor().sizes()) hash.add(static_cast<std::uint64_t>(extent));
   }
   return static_cast<std::int64_t>(hash.value());
 }
 
-void check_same_model(comm::Communicator& communicator, const std::vector<nn::Slot>& slots) {
-  const auto mine = structure_of(slots);
-  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather({&mine, 1, DataType::I64, "model"},
-                          {all.data(), communicator.size(), DataType::I64, "model"});
+std::int64_t hash_of(const Options& options) {
+  const auto& schedule = options.schedule();
+  Fnv hash;
+  hash.add(fmt::format("{} {} {} {} {} {}", options.gradient_accumulation(),
+                       options.device_iterations(), options.seed(), options.loss_scale(),
+                       name_of(options.reduction()), name_of(options.precision())));
+  hash.add(fmt::format("{} {} {} {} {} {} {}", name_of(options.half()), options.epochs(),
+                       name_of(schedule.kind), schedule.warmup_epochs, schedule.step_epochs,
+                       schedule.step_factor, schedule.final_factor));
+  return static_cast<std::int64_t>(hash.value());
+}
+
+std::int64_t hash_of(const Optimizer& optimizer, const WeightLayout& weights) {
+  Fnv hash;
+  const auto& adam = optimizer.adam();
+  hash.add(fmt::format("{} {} {} {} {} {}", optimizer.name(), optimizer.sgd().momentum,
+                       optimizer.sgd().nesterov, adam.beta1, adam.beta2, adam.epsilon));
+  hash.add(fmt::format("{} {}", optimizer.clip_norm().value_or(0),
+                       optimizer.average_decay().value_or(0)));
+  for (const auto& parameter : weights.parameters) {
+    hash.add(fmt::format("{} {}", parameter.settings.lr, parameter.settings.weight_decay));
+  }
+  return static_cast<std::int64_t>(hash.value());
+}
+
+/// Throws on every instance where they were not started alike.
+void check_agreement(comm::Communicator& communicator, const EngineSetup& setup,
+                     const WeightLayout& weights) {
+  constexpr std::int64_t kWidth = sizeof(Agreement) / sizeof(std::int64_t);
+  const Agreement mine{hash_of(slots_of(*setup.model)), hash_of(setup.options),
+                       hash_of(setup.optimizer, weights)};
+  std::vector<Agreement> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather({&mine, kWidth, DataType::I64, "agreement"},
+                          {all.data(), kWidth * communicator.size(), DataType::I64, "agreement"});
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all.front()) continue;
-    throw Error(ErrorKind::Options,
-                fmt::format("model: instances 0 and {} have models of other parameters and buffers",
-                            communicator.instances()[rank]),
-                "make the same model on every instance, whatever its number");
+    const auto check = [&](std::int64_t Agreement::*part, const char* what) {
+      if (all[rank].*part == all.front().*part) return;
+      throw Error(ErrorKind::Options,
+                  fmt::format("TrainingModel: expected the same {} on every instance, found "
+                              "another on instance {} than on instance 0",
+                              what, communicator.instances()[rank]),
+                  "let nothing of it depend on the instance, the time or the machine");
+    };
+    check(&Agreement::model, "model");
+    check(&Agreement::options, "options");
+    check(&Agreement::optimizer, "optimizer");
   }
 }
 
@@ -52,6 +95,10 @@ comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const State
           .blocks = weights.blocks,
           .values_per_block = WeightUpdate::kValuesPerBlock,
           .state_bytes = shape.bytes()};
+}
+
+DataType leaf_type_of(const Options& options) {
+  return gradient_type(options.precision(), options.half());
 }
 
 UpdateRules rules_of(const EngineSetup& setup) {
@@ -80,7 +127,7 @@ Engine::Engine(EngineSetup setup)
       shape_(weights_, setup_.optimizer.num_states(), setup_.optimizer.average_decay().has_value()),
       totals_(weights_, setup_.layout.replicas, setup_.task.metrics.size()),
       update_(rules_of(setup_), weights_, shape_, totals_),
-      updates_((check_same_model(communicator_, slots_of(*setup_.model)), communicator_),
+      updates_((check_agreement(communicator_, setup_, weights_), communicator_),
                update_shape(weights_, shape_, totals_, setup_.layout.local.count), "weights"),
       threads_(setup_.layout.num_devices,
                [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
@@ -91,24 +138,25 @@ Engine::Engine(EngineSetup setup)
 
 /// Whoever handed the model over keeps it, with the weights that it has now.
 Engine::~Engine() {
-  auto& first = replicas_.front();
-  first.attach(weights(Which::Weights), updates_.state());
-  first.detach();
+  original_->attach(weights(Which::Weights), updates_.state());
+  original_->detach();
 }
 
+/// All replicas are clones: the model that was handed over may be tied in ways, and hold gradients,
+/// that a clone does not, and no replica may differ from another.
 void Engine::make_replicas() {
   const auto& local = setup_.layout.local;
   replicas_.reserve(static_cast<std::size_t>(local.count));
-  for (int i = 1; i < local.count; ++i) {
+  for (int i = 0; i < local.count; ++i) {
     replicas_.emplace_back(local.first + i, setup_.model->clone(), weights_, shape_);
+    replicas_.back().prepare_to_learn();
   }
-  replicas_.emplace(replicas_.begin(), local.first, std::move(setup_.model), weights_, shape_);
-  for (auto& replica : replicas_) replica.model().set_mode(nn::Mode::Train);
+  original_.emplace(-1, std::move(setup_.model), weights_, shape_);
 }
 
 /// The weights of instance 0 are everybody's.
 void Engine::write_first_state() {
-  const auto& slots = replicas_.front().slots();
+  const auto& slots = original_->slots();
   updates_.initialize([&](std::byte* state) {
     const torch::NoGradGuard no_grad;
     std::memset(state, 0, shape_.bytes());
@@ -119,13 +167,14 @@ void Engine::write_first_state() {
     for (const auto& buffer : weights_.buffers) {
       view_of(buffer, all).copy_(slots[buffer.slot].tensor());
     }
-    replicas_.front().copy_integers(shape_.integers(state));
+    original_->copy_integers(shape_.integers(state));
     if (setup_.optimizer.average_decay()) {
       std::memcpy(shape_.average(state).data(), all, shape_.weights(state).size_bytes());
     }
     shape_.progress(state) = {.loss_scale = has_loss_scaling() ? setup_.options.loss_scale() : 1};
   });
   for (auto& replica : replicas_) replica.attach(weights(Which::Weights), updates_.state());
+  original_->attach(weights(Which::Weights), updates_.state());
 }
 
 /// What is not learned is there once for the host, too.
@@ -139,20 +188,16 @@ void Engine::share_frozen() {
   if (communicator_.rank() == 0) {
     const torch::NoGradGuard no_grad;
     for (const auto& parameter : weights_.frozen) {
-      view_of(parameter, memory).copy_(replicas_.front().slots()[parameter.slot].tensor());
+      view_of(parameter, memory).copy_(original_->slots()[parameter.slot].tensor());
     }
   }
   communicator_.barrier("frozen weights");
   for (auto& replica : replicas_) replica.attach_frozen(memory);
+  original_->attach_frozen(memory);
 }
 
 bool Engine::has_loss_scaling() const noexcept {
-  return setup_.options.precision() == Precision::P16_16 && setup_.options.half() == Half::F16;
-}
-
-DataType Engine::leaf_type() const noexcept {
-  if (setup_.options.precision() != Precision::P16_16) return DataType::F32;
-  return setup_.options.half() == Half::F16 ? DataType::F16 : DataType::BF16;
+  return leaf_type_of(setup_.options) == DataType::F16;
 }
 
 const float* Engine::weights(Which which) const {
@@ -173,22 +218,31 @@ MemoryUse Engine::memory() const noexcept {
       .shared = static_cast<std::int64_t>(updates_.memory_bytes()) + bytes(weights_.num_frozen)};
 }
 
-StepOutput Engine::step(BatchSource& source, const DataLoader& loader, std::int64_t epoch) {
+StepOutput Engine::step(BatchSource& source, const DataLoader& loader, const StepPlace& place) {
+  StepOutput output;
+  guarded([&] { output = run_step(source, loader, place); });
+  return output;
+}
+
+StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const StepPlace& place) {
   Stopwatch whole;
   const StepInput input{source, loader.tensors(), progress()};
   std::vector<DeviceTimes> devices(static_cast<std::size_t>(threads_.count()));
   turn_.begin_with(layout().local.first);
   threads_.run(
       [&](int device) { run_device(device, input, devices[static_cast<std::size_t>(device)]); },
-      [&] { turn_.give_up(); });
+      [&] {
+        turn_.give_up();
+        source.give_up();
+      });
 
   Stopwatch watch;
   double waited = 0;
   const RunLength length{loader.steps_per_epoch(), setup_.options.epochs()};
   auto step = update_.step(factor(setup_.options.schedule(), length, input.progress.steps),
                            [&](Progress& next, bool skipped, std::byte* state) {
-                             add_progress(next, skipped, epoch, loader.shape());
-                             replicas_.front().copy_integers(shape_.integers(state));
+                             add_progress(next, skipped, place, loader.shape());
+                             next_integers(skipped, state);
                            });
   step.check = [&](std::span<const float> totals) {
     waited = watch.lap();
@@ -197,14 +251,26 @@ StepOutput Engine::step(BatchSource& source, const DataLoader& loader, std::int6
   updates_.step(step);
   auto output = output_of(updates_.totals(), loader.shape());
   output.skipped = progress().updates == input.progress.updates;
-  last_losses_ = output.replica_losses;
+  check_skipped(output, input.progress);
+  if (std::isfinite(output.loss)) last_losses_ = output.replica_losses;
   record(devices, waited, watch.lap(), whole.lap());
   return output;
+}
+
+/// Loss scaling that cannot go lower has found no way to keep gradients finite.
+void Engine::check_skipped(const StepOutput& output, const Progress& before) const {
+  if (!output.skipped || before.loss_scale > 1) return;
+  throw Error(ErrorKind::Diverged,
+              fmt::format("train: gradients are not finite at step {}, with a loss scale of 1; the "
+                          "losses were {:.6g}",
+                          before.steps + 1, fmt::join(output.replica_losses, ", ")),
+              "--half bf16, a lower learning rate, or gradient clipping");
 }
 
 void Engine::run_device(int device, const StepInput& input, DeviceTimes& times) {
   for (auto& replica : replicas_) {
     if (layout().device_of_replica(replica.number()) != device) continue;
+    if (turn_.is_given_up()) return;
     const auto where =
         fmt::format("train: replica {}, step {}", replica.number(), input.progress.steps + 1);
     nn::with_torch_errors(where, [&] { run_replica(replica, device, input, times); });
@@ -216,7 +282,7 @@ void Engine::run_replica(Replica& replica, int device, const StepInput& input, D
   replica.attach(weights(Which::Weights), updates_.state());
   ReplicaResult result;
   const auto micro_batches = setup_.options.gradient_accumulation();
-  for (std::int64_t i = 0; i < micro_batches; ++i) {
+  for (std::int64_t i = 0; i < micro_batches && !turn_.is_given_up(); ++i) {
     times.compute += watch.lap();
     const auto batch = input.source.next(device);
     times.data += watch.lap();
@@ -238,7 +304,7 @@ void Engine::hand_in(Replica& replica, const ReplicaResult& result, const StepIn
   Stopwatch watch;
   const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
   replica.write_leaf({static_cast<float*>(updates_.leaf()), count}, totals_, result,
-                     {.type = leaf_type(),
+                     {.type = leaf_type_of(setup_.options),
                       .loss_scale = static_cast<float>(input.progress.loss_scale),
                       .micro_batches = setup_.options.gradient_accumulation()},
                      updates_.state());
@@ -258,10 +324,9 @@ void Engine::check_losses(std::span<const float> losses, const Progress& progres
   if (has_loss_scaling() && progress.loss_scale > 1) return;
   for (std::size_t replica = 0; replica < losses.size(); ++replica) {
     if (std::isfinite(losses[replica])) continue;
-    const auto last = last_losses_.empty()
-                          ? std::string("there was no step before it")
-                          : fmt::format("the losses of the step before were {:.6g}",
-                                        fmt::join(last_losses_, ", "));
+    const auto last = last_losses_.empty() ? std::string("there was no step before it")
+                                           : fmt::format("the last finite losses were {:.6g}",
+                                                         fmt::join(last_losses_, ", "));
     throw Error(ErrorKind::Diverged,
                 fmt::format("train: the loss of replica {} is {} at step {}; {}", replica,
                             losses[replica], progress.steps + 1, last),
@@ -298,10 +363,17 @@ void Engine::name_idle_parameters(std::span<const float> totals) {
                           fmt::join(names, ", ")));
 }
 
-void Engine::add_progress(Progress& next, bool skipped, std::int64_t epoch,
+/// In a skipped step all buffers stay what they are, not only those that have no infinities.
+void Engine::next_integers(bool skipped, std::byte* next) const {
+  if (!skipped) return replicas_.front().copy_integers(shape_.integers(next));
+  std::memcpy(shape_.integers(next), shape_.integers(updates_.state()),
+              static_cast<std::size_t>(weights_.integer_bytes));
+}
+
+void Engine::add_progress(Progress& next, bool skipped, const StepPlace& place,
                           const data::BatchShape& shape) const {
-  if (next.epoch != epoch) {
-    next.epoch = epoch;
+  if (next.epoch != place.epoch || place.begins_epoch) {
+    next.epoch = place.epoch;
     next.epoch_steps = 0;
     next.epoch_loss = 0;
     next.epoch_metrics = {};
@@ -352,19 +424,30 @@ void Engine::record(const std::vector<DeviceTimes>& devices, double idle, double
 }
 
 void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look) {
-  auto& first = replicas_.front();
-  first.attach(weights(which), updates_.state());
-  look(first.model());
+  guarded([&] {
+    original_->attach(weights(which), updates_.state());
+    look(original_->model());
+  });
 }
 
 void Engine::set_model(const std::function<void(nn::Model&)>& change) {
-  auto& first = replicas_.front();
-  first.attach(weights(Which::Weights), updates_.state());
-  first.detach();
-  change(first.model());
-  communicator_.barrier("set weights");  // nobody reads the old ones any more
-  write_first_state();
-  share_frozen();
+  guarded([&] {
+    original_->attach(weights(Which::Weights), updates_.state());
+    original_->detach();
+    change(original_->model());
+    communicator_.barrier("set weights");  // nobody reads the old ones any more
+    write_first_state();
+    share_frozen();
+  });
+}
+
+void Engine::guarded(const std::function<void()>& action) {
+  try {
+    nn::with_torch_errors("train", action);
+  } catch (const Error& error) {
+    communicator_.report_failure(error);
+    throw;
+  }
 }
 
 }  // namespace lockstep::train

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,6 +35,12 @@ struct Evaluation {
   std::vector<double> metrics;
 };
 
+/// Which step of a loader's epoch.
+struct StepPlace {
+  std::int64_t epoch = 0;
+  bool begins_epoch = false;
+};
+
 enum class Which : std::uint8_t { Weights, Average };
 
 /// What a training is made of. Everything decided.
@@ -64,7 +71,7 @@ class Engine {
   const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
 
   /// Takes the micro-batches of one optimizer step from `source`.
-  StepOutput step(BatchSource& source, const DataLoader& loader, std::int64_t epoch);
+  StepOutput step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
 
   /// Errors: `Options` for an average that is not kept.
   Evaluation evaluate(EvaluationLoader& loader, Which which,
@@ -97,6 +104,10 @@ class Engine {
 
   Replica& first_replica_of(int device);
   void evaluate_on(int device, EvaluationRun& run);
+  /// Tells the other instances of what `action` throws, so that they do not wait.
+  void guarded(const std::function<void()>& action);
+  StepOutput run_step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
+  void check_skipped(const StepOutput& output, const Progress& before) const;
   void run_device(int device, const StepInput& input, DeviceTimes& times);
   void run_replica(Replica& replica, int device, const StepInput& input, DeviceTimes& times);
   void hand_in(Replica& replica, const ReplicaResult& result, const StepInput& input,
@@ -105,11 +116,11 @@ class Engine {
   void check_losses(std::span<const float> losses, const Progress& progress) const;
   void check_integers(std::span<const float> totals) const;
   void name_idle_parameters(std::span<const float> totals);
-  void add_progress(Progress& next, bool skipped, std::int64_t epoch,
+  void next_integers(bool skipped, std::byte* next) const;
+  void add_progress(Progress& next, bool skipped, const StepPlace& place,
                     const data::BatchShape& shape) const;
   StepOutput output_of(std::span<const float> totals, const data::BatchShape& shape) const;
   void record(const std::vector<DeviceTimes>& devices, double idle, double reduce, double step);
-  DataType leaf_type() const noexcept;
   bool has_loss_scaling() const noexcept;
 
   EngineSetup setup_;
@@ -121,6 +132,7 @@ class Engine {
   WeightUpdate update_;
   comm::ShardedUpdate updates_;
   comm::SharedMemory frozen_;
+  std::optional<Replica> original_;  ///< what was handed over
   std::vector<Replica> replicas_;
   DeviceThreads threads_;
   Turn turn_;

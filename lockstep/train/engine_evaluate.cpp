@@ -17,6 +17,7 @@ struct Engine::EvaluationRun {
   data::Loader& batches = loader.batches_from_the_first();
   std::mutex mutex{};  ///< of `batches` and `on_batch`
   std::int64_t done = 0;
+  bool is_over = false;
   /// By batch: the sum of losses, then of each metric. Whoever has a batch writes its numbers, all
   /// others leave zeros, so adding up loses nothing.
   std::size_t width;
@@ -25,7 +26,10 @@ struct Engine::EvaluationRun {
 
   std::optional<data::Batch> take() {
     const std::lock_guard lock(mutex);
-    return batches.next();
+    if (is_over) return std::nullopt;
+    auto batch = batches.next();
+    is_over = !batch;  // asked again, the loader would begin anew
+    return batch;
   }
   void put(const data::Batch& batch, const ReplicaResult& found) {
     auto* to = sums.data() + static_cast<std::size_t>(batch.place().batch) * width;
@@ -36,15 +40,28 @@ struct Engine::EvaluationRun {
   }
 };
 
+/// While it lives, a model evaluates.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(nn::Model& model) : model_(model) { model_.set_mode(nn::Mode::Evaluate); }
+  ~EvaluationMode() { model_.set_mode(nn::Mode::Train); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  nn::Model& model_;
+};
+
 Evaluation Engine::evaluate(EvaluationLoader& loader, Which which,
                             const std::function<void(std::int64_t)>& on_batch) {
   EvaluationRun run{
       .loader = loader, .which = which, .on_batch = on_batch, .width = metrics().size() + 1};
-  threads_.run(
-      [&](int device) { nn::with_torch_errors("evaluate", [&] { evaluate_on(device, run); }); });
-  const auto count = static_cast<std::int64_t>(run.sums.size());
-  communicator_.all_reduce({run.sums.data(), count, DataType::F64, "evaluation"});
-
+  guarded([&] {
+    threads_.run(
+        [&](int device) { nn::with_torch_errors("evaluate", [&] { evaluate_on(device, run); }); });
+    const auto count = static_cast<std::int64_t>(run.sums.size());
+    communicator_.all_reduce({run.sums.data(), count, DataType::F64, "evaluation"});
+  });
   std::vector<double> total(run.width);
   for (std::size_t i = 0; i < run.sums.size(); ++i) total[i % run.width] += run.sums[i];
   const auto samples = static_cast<double>(loader.samples());
@@ -65,14 +82,13 @@ void Engine::evaluate_on(int device, EvaluationRun& run) {
   const torch::NoGradGuard no_grad;
   auto& replica = first_replica_of(device);
   replica.attach(weights(run.which), updates_.state());
-  replica.model().set_mode(nn::Mode::Evaluate);
+  const EvaluationMode mode(replica.model());
   while (const auto batch = run.take()) {
     const nn::RandomScope scope(
         {.seed = setup_.options.seed(), .step = static_cast<std::uint64_t>(batch->place().batch)});
     run.put(*batch, replica.evaluate(run.loader.tensors()(*batch), setup_.task));
     communicator_.heartbeat("evaluating");
   }
-  replica.model().set_mode(nn::Mode::Train);
 }
 
 at::Tensor Engine::predict(const at::Tensor& input, Which which) {
@@ -84,9 +100,8 @@ at::Tensor Engine::predict(const at::Tensor& input, Which which) {
       const nn::RandomScope scope({.seed = setup_.options.seed()});
       auto& replica = replicas_.front();
       replica.attach(weights(which), updates_.state());
-      replica.model().set_mode(nn::Mode::Evaluate);
+      const EvaluationMode mode(replica.model());
       output = replica.model().forward(input);
-      replica.model().set_mode(nn::Mode::Train);
     });
   });
   return output;

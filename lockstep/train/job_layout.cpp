@@ -1,6 +1,9 @@
 #include "lockstep/train/job_layout.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
 
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/topology/machine.h"
@@ -40,12 +43,32 @@ JobLayout lay_out_alone(const Options& options) {
   return layout;
 }
 
+/// The cores that any instance of this host may use: each may be bound to some of them.
+int cores_of_all(const World& world) {
+  using Mask = std::array<std::int64_t, 64>;  // a bit for each CPU
+  constexpr std::int64_t kWords = std::tuple_size_v<Mask>;
+  Mask mine{};
+  for (const auto& core : launch::discover_machine().cores) {
+    const auto cpu = static_cast<std::size_t>(core.cpus.front());
+    if (cpu / 64 < mine.size()) mine[cpu / 64] |= std::int64_t{1} << (cpu % 64);
+  }
+  std::vector<Mask> all(static_cast<std::size_t>(world.num_instances()));
+  world.all_gather({&mine, kWords, DataType::I64, "cores"},
+                   {all.data(), kWords * world.num_instances(), DataType::I64, "cores"});
+  int count = 0;
+  for (std::size_t word = 0; word < mine.size(); ++word) {
+    std::uint64_t any = 0;
+    for (const auto& mask : all) any |= static_cast<std::uint64_t>(mask[word]);
+    count += std::popcount(any);
+  }
+  return count;
+}
+
 int agree_on_threads(const Options& options) {
   const auto& world = options.world();
   if (world.identity().threads_per_device) return *world.identity().threads_per_device;
-  const int stages =
-      world.num_local_instances() * world.num_local_replicas() * world.devices_per_replica();
-  std::int32_t threads = decide_threads(options, stages, launch::discover_machine().usable_cores());
+  const int stages = world.num_replicas() * world.devices_per_replica();
+  std::int32_t threads = decide_threads(options, stages, cores_of_all(world));
   world.broadcast({&threads, 1, DataType::I32, "threads per device"}, 0);
   return threads;
 }

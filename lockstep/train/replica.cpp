@@ -79,10 +79,26 @@ void Replica::attach(const float* weights, const std::byte* state) {
 void Replica::attach_frozen(const float* frozen) {
   for (const auto& parameter : layout_->frozen) {
     const auto view = view_of(parameter, frozen);
-    for (auto tensor : slots_[parameter.slot].tensors) {
-      tensor.set_data(view);
-      tensor.set_requires_grad(false);
-    }
+    for (auto tensor : slots_[parameter.slot].tensors) tensor.set_data(view);
+  }
+}
+
+void Replica::prepare_to_learn() {
+  model_->set_mode(nn::Mode::Train);
+  for (const auto& parameter : layout_->frozen) {
+    for (auto tensor : slots_[parameter.slot].tensors) tensor.set_requires_grad(false);
+  }
+}
+
+/// A module that puts another tensor in the place of one would go on with what nobody averages.
+void Replica::check_tensors_stayed() const {
+  const auto now = nn::slots_of(model_->tensors());
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (i < now.size() && now[i].tensor().is_same(slots_[i].tensor())) continue;
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("model: '{}' is another tensor after a step than before", slots_[i].name()),
+        "let the module write its buffers in place, as buffer.copy_(...) does");
   }
 }
 
@@ -130,7 +146,8 @@ void Replica::add_metrics(const at::Tensor& output, const Fields& fields, const 
 ReplicaResult Replica::evaluate(const Fields& fields, const Task& task) {
   ReplicaResult result;
   const auto output = model_->forward(model_input(fields, task));
-  result.loss = task.loss(output, fields).item<double>();
+  const auto& loss = task.test_loss ? task.test_loss : task.loss;
+  result.loss = loss(output, fields).item<double>();
   add_metrics(output, fields, task, result);
   return result;
 }
@@ -173,6 +190,8 @@ void Replica::write_leaf(std::span<float> leaf, const LeafTotals& totals,
                          const ReplicaResult& result, const LeafFormat& format,
                          const std::byte* state) {
   const torch::NoGradGuard no_grad;
+  if (!has_learned_) check_tensors_stayed();
+  has_learned_ = true;
   const auto numbers = leaf.last(totals.count());
   std::fill(numbers.begin(), numbers.end(), 0.0F);
   auto changed = totals.changed(numbers).begin();

@@ -35,6 +35,8 @@ class Replica {
   void attach(const float* weights, const std::byte* state);
   /// Frozen parameters are read there from now on.
   void attach_frozen(const float* frozen);
+  /// In training mode, and without gradients for what is frozen.
+  void prepare_to_learn();
   /// Weights and buffers get memory of their own again, with the values that they have.
   void detach();
 
@@ -57,6 +59,7 @@ class Replica {
   std::array<float, LeafTotals::kHashBytes> integer_hash() const;
 
  private:
+  void check_tensors_stayed() const;
   void add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
                    ReplicaResult& result) const;
   bool write_gradient(const PlacedParameter& parameter, const LeafFormat& format, float* leaf);
@@ -67,6 +70,7 @@ class Replica {
   std::vector<nn::Slot> slots_;
   const WeightLayout* layout_;
   const StateShape* shape_;
+  bool has_learned_ = false;
 };
 
 }  // namespace lockstep::train

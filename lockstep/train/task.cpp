@@ -55,7 +55,15 @@ Metric accuracy(std::string field) {
   return {.name = "acc",
           .sum =
               [field = std::move(field)](const at::Tensor& output, const Fields& fields) {
-                return output.argmax(1).eq(classes_of(fields, field)).sum();
+                const auto found = output.argmax(1);
+                const auto truth = classes_of(fields, field);
+                if (found.sizes() == truth.sizes()) {
+                  return found.eq(truth).sum().to(at::kDouble) * found.size(0) / found.numel();
+                }
+                throw Error(ErrorKind::Options,
+                            fmt::format("accuracy: expected outputs [N, classes, …] for '{}' {}, "
+                                        "found {}",
+                                        field, c10::str(truth.sizes()), c10::str(output.sizes())));
               },
           .scale = 100};
 }

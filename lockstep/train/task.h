@@ -33,7 +33,8 @@ Input input_field(std::string name);
 Loss cross_entropy(std::string field = "label", double smoothing = 0);
 Loss mean_squared_error(std::string field);
 
-/// How many outputs [N, classes] are largest at the class of the field, in percent: "acc".
+/// How many outputs [N, classes], or [N, classes, …], are largest at the class of the field, in
+/// percent: "acc".
 Metric accuracy(std::string field = "label");
 
 /// What is to be learned. The defaults are those of telling pictures apart.
@@ -41,6 +42,7 @@ struct Task {
   /// Unset: the field "image", or the first one where there is none.
   Input input{};
   Loss loss = cross_entropy();
+  Loss test_loss{};  ///< what an evaluation computes; unset: the loss
   std::vector<Metric> metrics{accuracy()};
 };
 

@@ -60,10 +60,8 @@ std::optional<data::Normalize> normalize_for(const std::string& dataset, std::in
   return std::nullopt;
 }
 
-DataType input_type(const TrainRequest& request) {
-  if (request.eight_bit_io) return DataType::U8;
-  if (request.precision == Precision::P32_32) return DataType::F32;
-  return request.half == Half::F16 ? DataType::F16 : DataType::BF16;
+DataType picture_type(const TrainRequest& request) {
+  return request.eight_bit_io ? DataType::U8 : input_type(request.precision, request.half);
 }
 
 DataLoaderOptions loading(const TrainRequest& request) {
@@ -74,7 +72,7 @@ DataLoaderOptions loading(const TrainRequest& request) {
 data::PresetOptions preset_for(const TrainRequest& request, const data::Field& picture) {
   return {.size = request.image_size.value_or(data::ImageSize{}),
           .normalize = normalize_for(request.dataset, picture.shape[2]),
-          .output = {.type = input_type(request)}};
+          .output = {.type = picture_type(request)}};
 }
 
 DataLoader train_loader(const TrainRequest& request, const Options& options,
@@ -112,6 +110,15 @@ nn::ModelRequest model_request(const TrainRequest& request, const data::Dataset&
   if (!set.class_names().empty()) model.classes = std::ssize(set.class_names());
   model.seed = request.seed;
   return model;
+}
+
+void check_classes(std::int64_t classes, const data::Dataset& set) {
+  const auto wanted = std::ssize(set.class_names());
+  if (wanted == 0 || classes == wanted) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("train: expected a model of {} classes for this set, found one of {}",
+                          wanted, classes),
+              "export the model with as many outputs as the set has classes");
 }
 
 /// One training, from its data set to its summary.
@@ -159,11 +166,13 @@ class TrainJob {
     }
     preparing("making the network");
     auto opened = nn::open_model(model_request(request_, *set));
+    check_classes(opened.classes, *set);
     preparing("meeting the other instances");
     options_.world().communicator().barrier("prepare");
     preparing("sharing the weights");
     model_.emplace(std::move(opened.model), options_, request_.optimizer,
-                   Task{.loss = cross_entropy("label", request_.label_smoothing)});
+                   Task{.loss = cross_entropy("label", request_.label_smoothing),
+                        .test_loss = cross_entropy("label")});
     model_->tell([this](const std::string& text) { tell(events::Notice{text}); });
     model_->on_step([this](std::int64_t step, const StepResult& result) { on_step(step, result); });
     model_->compile();

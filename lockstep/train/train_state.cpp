@@ -5,10 +5,12 @@ namespace lockstep::train {
 StateShape::StateShape(const WeightLayout& layout, int num_states, bool has_average)
     : num_parameters_(layout.num_parameters),
       num_elements_(layout.num_elements),
-      num_states_(num_states) {
+      num_states_(num_states),
+      num_counts_(layout.parameters.size()) {
   const auto floats = num_elements_ + num_parameters_ * (num_states + (has_average ? 1 : 0));
   integers_at_ = static_cast<std::size_t>(floats) * sizeof(float);
-  progress_at_ = integers_at_ + static_cast<std::size_t>(layout.integer_bytes);
+  counts_at_ = integers_at_ + static_cast<std::size_t>(layout.integer_bytes);
+  progress_at_ = counts_at_ + num_counts_ * sizeof(std::int64_t);
 }
 
 std::span<float> StateShape::part(std::byte* state, std::int64_t first) const {

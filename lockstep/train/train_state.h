@@ -15,7 +15,7 @@ inline constexpr std::size_t kMostMetrics = 8;
 /// the same commit word.
 struct Progress {
   std::int64_t steps = 0;       ///< optimizer steps so far, with skipped ones
-  std::int64_t updates = 0;     ///< those that changed weights: the optimizer's count
+  std::int64_t updates = 0;     ///< those that changed weights
   double loss_scale = 1;        ///< of the next step
   std::int64_t good_steps = 0;  ///< since the loss scale last changed
   std::int64_t epoch = 0;
@@ -25,7 +25,7 @@ struct Progress {
 };
 
 /// Where things stand in one version of the state: weights, buffers, what the optimizer keeps, the
-/// average of weights, integer buffers, and the progress.
+/// average of weights, integer buffers, how often parameters were updated, and the progress.
 class StateShape {
  public:
   StateShape(const WeightLayout& layout, int num_states, bool has_average);
@@ -41,6 +41,13 @@ class StateShape {
   std::span<const float> kept(const std::byte* state, std::size_t index) const;
   std::span<float> average(std::byte* state) const;
   std::span<const float> average(const std::byte* state) const;
+  /// How often each parameter was updated.
+  std::span<std::int64_t> counts(std::byte* state) const {
+    return {reinterpret_cast<std::int64_t*>(state + counts_at_), num_counts_};
+  }
+  std::span<const std::int64_t> counts(const std::byte* state) const {
+    return {reinterpret_cast<const std::int64_t*>(state + counts_at_), num_counts_};
+  }
   std::byte* integers(std::byte* state) const { return state + integers_at_; }
   const std::byte* integers(const std::byte* state) const { return state + integers_at_; }
   Progress& progress(std::byte* state) const {
@@ -57,7 +64,9 @@ class StateShape {
   std::int64_t num_parameters_;
   std::int64_t num_elements_;
   int num_states_;
+  std::size_t num_counts_;
   std::size_t integers_at_;
+  std::size_t counts_at_;
   std::size_t progress_at_;
 };
 

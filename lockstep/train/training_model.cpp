@@ -1,11 +1,14 @@
 #include "lockstep/train/training_model.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/nn/model_weights.h"
+#include "lockstep/nn/torch_errors.h"
 #include "lockstep/train/engine.h"
 
 namespace lockstep {
@@ -38,6 +41,23 @@ void add(StepResult& sum, const StepResult& step) {
   }
 }
 
+/// A loader made from other options would mix samples of several steps.
+void check_fits(const data::BatchShape& shape, const Options& options,
+                const train::JobLayout& layout) {
+  const auto check = [](const char* what, std::int64_t wanted, std::int64_t found) {
+    if (wanted == found) return;
+    throw Error(ErrorKind::Options,
+                fmt::format("TrainingModel::step: expected a loader for {} {}, found one for {}",
+                            wanted, what, found),
+                "make loader and model from the same options");
+  };
+  check("replicas", layout.replicas, shape.replicas);
+  check("micro-batches of a step (gradient_accumulation)", options.gradient_accumulation(),
+        shape.gradient_accumulation);
+  check("steps of an iteration (device_iterations)", options.device_iterations(),
+        shape.device_iterations);
+}
+
 /// Collects what the output mode asks for, step by step.
 class Collector {
  public:
@@ -53,6 +73,7 @@ class Collector {
         steps_.push_back(std::move(step));
         return;
       case OutputMode::EveryN:
+        last_ = step;
         if ((number + 1) % options_.output_every() == 0) steps_.push_back(std::move(step));
         return;
       case OutputMode::Sum:
@@ -67,7 +88,7 @@ class Collector {
 
   IterationResult result() && {
     IterationResult result;
-    if (!steps_.empty()) static_cast<StepResult&>(result) = steps_.back();
+    static_cast<StepResult&>(result) = steps_.empty() ? last_ : steps_.back();
     result.steps = std::move(steps_);
     return result;
   }
@@ -75,6 +96,7 @@ class Collector {
  private:
   const Options& options_;
   std::vector<StepResult> steps_;
+  StepResult last_;  ///< for EveryN, where there were fewer
 };
 
 }  // namespace
@@ -101,7 +123,8 @@ struct TrainingModel::Impl {
                              .optimizer = optimizer,
                              .task = task,
                              .tell = [this](const std::string& text) { tell(text); }};
-    made = std::make_unique<train::Engine>(std::move(setup));
+    made = nn::with_torch_errors("TrainingModel",
+                                 [&] { return std::make_unique<train::Engine>(std::move(setup)); });
   }
 };
 
@@ -136,14 +159,17 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   auto& engine = impl_->engine();
   auto& loader = *iteration.loader;
   const auto& layout = loader.layout();
+  check_fits(loader.shape(), impl_->options, engine.layout());
   train::BatchSource source(
       loader.micro_batches(iteration), layout.num_devices,
       [&](const data::BatchPlace& place) { return layout.device_of_replica(place.replica); });
   Collector collector(impl_->options);
   for (std::int64_t i = 0; i < impl_->options.device_iterations(); ++i) {
-    const auto output = engine.step(source, loader, iteration.epoch);
+    const auto output =
+        engine.step(source, loader, {iteration.epoch, iteration.number == 0 && i == 0});
     auto result = result_of(output.loss, output.metrics, engine.metrics());
     result.replica_losses = output.replica_losses;
+    result.skipped = output.skipped;
     impl_->on_step(engine.progress().steps, result);
     collector.take(std::move(result), i);
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <ranges>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/events/train_events.h"
@@ -19,6 +20,11 @@
 
 namespace lockstep {
 
+/// A function that makes a module. Holders can be called too, as `torch::nn::Sequential`, and make
+/// none.
+template <typename Make>
+concept MakesModule = !torch::detail::is_module_holder<Make>::value && std::invocable<Make>;
+
 /// Which weights: those that are trained, or the average that the optimizer keeps of them.
 enum class WeightsKind : std::uint8_t { Trained, Average };
 
@@ -28,6 +34,7 @@ struct StepResult {
   double accuracy = 0;  ///< the metric "acc", in percent; NaN where there is none
   std::vector<events::NamedValue> metrics;
   std::vector<float> replica_losses;  ///< by replica
+  bool skipped = false;               ///< no weight was changed: loss scaling found an overflow
 };
 
 /// What one call of `TrainingModel::step` came to: its last optimizer step, or what the options'
@@ -43,10 +50,11 @@ struct IterationResult : StepResult {
 /// from the host's one copy while this lives; the module handed over has the trained weights
 /// afterwards.
 ///
-/// All instances make the same calls in the same order. One thread at a time.
+/// All of it trains in training mode. All instances make the same calls in the same order. One
+/// thread at a time.
 ///
 /// Errors: `Options` for a model that cannot be trained; `Diverged` where a loss is not finite;
-/// those of collectives and of the loader. After an error in `step` only destruction is allowed.
+/// those of collectives and of the loader. After an error only destruction is allowed.
 class TrainingModel {
  public:
   TrainingModel(std::unique_ptr<nn::Model> model, const Options& options, Optimizer optimizer,
@@ -60,7 +68,7 @@ class TrainingModel {
   TrainingModel(const torch::nn::ModuleHolder<Module>& module, const Options& options,
                 Optimizer optimizer, Task task = {})
       : TrainingModel(nn::model_of(module), options, std::move(optimizer), std::move(task)) {}
-  template <std::invocable Make>
+  template <MakesModule Make>
   TrainingModel(Make make, const Options& options, Optimizer optimizer, Task task = {})
       : TrainingModel(nn::made_model(std::move(make), options.seed()), options,
                       std::move(optimizer), std::move(task)) {}

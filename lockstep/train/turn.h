@@ -21,6 +21,11 @@ class Turn {
     return !given_up_;
   }
 
+  bool is_given_up() const {
+    const std::lock_guard lock(mutex_);
+    return given_up_;
+  }
+
   void pass_on() {
     const std::lock_guard lock(mutex_);
     ++next_;
@@ -34,7 +39,7 @@ class Turn {
   }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   int next_ = 0;
   bool given_up_ = false;

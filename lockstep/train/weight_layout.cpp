@@ -27,6 +27,12 @@ PlacedTensor placed(const nn::Slot& slot, std::size_t index, std::int64_t first)
 }
 
 void check_type(const nn::Slot& slot, const char* what) {
+  if (!slot.tensor().device().is_cpu() || slot.tensor().layout() != at::kStrided) {
+    throw Error(ErrorKind::Options,
+                fmt::format("model: expected dense {} in the host's memory, found '{}' on {}", what,
+                            slot.name(), slot.tensor().device().str()),
+                "module->to(torch::kCPU)");
+  }
   if (slot.tensor().scalar_type() == at::kFloat) return;
   throw Error(ErrorKind::Options,
               fmt::format("model: expected {} of f32, found '{}' of {}", what, slot.name(),

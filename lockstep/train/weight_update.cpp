@@ -71,12 +71,26 @@ comm::ShardedUpdate::Step WeightUpdate::step(double lr_factor, AddProgress finis
   step.update = [this, lr_factor](const Part& part) { update(part, lr_factor); };
   step.finish = [this, finish = std::move(finish)](const Part& whole) {
     const bool skipped = is_skipped(whole.measured, whole.totals);
+    count_updates(whole, skipped);
     auto& next = shape_->progress(whole.next) = shape_->progress(whole.current);
     ++next.steps;
     if (!skipped) ++next.updates;
     finish(next, skipped, whole.next);
   };
   return step;
+}
+
+std::size_t WeightUpdate::index_of(const PlacedParameter& parameter) const {
+  return static_cast<std::size_t>(&parameter - layout_->parameters.data());
+}
+
+void WeightUpdate::count_updates(const Part& whole, bool skipped) const {
+  const auto changed = totals_->changed(whole.totals);
+  const auto current = shape_->counts(whole.current);
+  const auto next = shape_->counts(whole.next);
+  for (std::size_t i = 0; i < next.size(); ++i) {
+    next[i] = current[i] + (!skipped && changed[i] != 0 ? 1 : 0);
+  }
 }
 
 bool WeightUpdate::is_skipped(std::span<const double> measured,
@@ -105,13 +119,12 @@ float WeightUpdate::clip_factor(std::span<const double> measured) const {
 double WeightUpdate::trust_of(const PlacedParameter& parameter,
                               std::span<const double> measured) const {
   if (rules_.optimizer.kind() != OptimizerKind::Lamb) return 1;
-  double weights = 0;
-  double direction = 0;
+  optimizer::TrustSums sums;
   for (std::size_t i = 0; i < parameter.num_blocks; ++i) {
-    weights += value_of(measured, parameter.first_block + i, kWeightSquares);
-    direction += value_of(measured, parameter.first_block + i, kDirectionSquares);
+    sums.weights += value_of(measured, parameter.first_block + i, kWeightSquares);
+    sums.direction += value_of(measured, parameter.first_block + i, kDirectionSquares);
   }
-  return weights > 0 && direction > 0 ? std::sqrt(weights) / std::sqrt(direction) : 1;
+  return optimizer::trust_ratio(sums);
 }
 
 void WeightUpdate::measure_gradient(const Part& part, std::span<double> values) const {
@@ -153,7 +166,7 @@ UpdateFacts WeightUpdate::facts_of(const Part& part, const PlacedParameter& para
   return {.parameter = parameter.name,
           .lr = parameter.settings.lr * lr_factor,
           .weight_decay = parameter.settings.weight_decay,
-          .count = shape_->progress(part.current).updates + 1};
+          .count = shape_->counts(part.current)[index_of(parameter)] + 1};
 }
 
 void WeightUpdate::update(const Part& part, double lr_factor) const {
@@ -164,15 +177,13 @@ void WeightUpdate::update(const Part& part, double lr_factor) const {
               [&](const PlacedParameter& parameter, std::int64_t first, std::int64_t end) {
                 const Run run{parameter, static_cast<std::size_t>(first),
                               static_cast<std::size_t>(end - first)};
-                const auto index =
-                    static_cast<std::size_t>(&parameter - layout_->parameters.data());
-                if (skipped || changed[index] == 0) {
+                if (skipped || changed[index_of(parameter)] == 0) {
                   keep(part, run);
                 } else {
                   update_run(part, run, lr_factor, clip);
                 }
               });
-  update_buffers(part);
+  update_buffers(part, skipped);
 }
 
 void WeightUpdate::update_run(const Part& part, const Run& run, double lr_factor,
@@ -229,9 +240,9 @@ void WeightUpdate::average_weights(const Part& part, const Run& run) const {
                      shape_->average(part.next).subspan(run.first, run.count));
 }
 
-/// Those that a replica changed become the mean over replicas; the others stay what they are, to
-/// the bit.
-void WeightUpdate::update_buffers(const Part& part) const {
+/// Those that a replica changed become the mean over replicas; the others, and all in a skipped
+/// step, which may have found infinities, stay what they are, to the bit.
+void WeightUpdate::update_buffers(const Part& part, bool skipped) const {
   const auto changed = totals_->changed(part.totals).subspan(layout_->parameters.size());
   const auto* current = shape_->weights(part.current).data();
   auto* next = shape_->weights(part.next).data();
@@ -239,7 +250,7 @@ void WeightUpdate::update_buffers(const Part& part) const {
               [&](const PlacedTensor& buffer, std::int64_t first, std::int64_t end) {
                 const auto index = static_cast<std::size_t>(&buffer - layout_->buffers.data());
                 const auto count = static_cast<std::size_t>(end - first);
-                if (changed[index] == 0) {
+                if (skipped || changed[index] == 0) {
                   std::memcpy(next + first, current + first, count * sizeof(float));
                   return;
                 }

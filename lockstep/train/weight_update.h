@@ -52,6 +52,8 @@ class WeightUpdate {
     std::size_t count;
   };
 
+  std::size_t index_of(const PlacedParameter& parameter) const;
+  void count_updates(const Part& whole, bool skipped) const;
   float clip_factor(std::span<const double> measured) const;
   double trust_of(const PlacedParameter& parameter, std::span<const double> measured) const;
   Slice slice_of(const Part& part, const Run& run) const;
@@ -64,7 +66,7 @@ class WeightUpdate {
   void update_through_scratch(const Part& part, const Run& run, double lr_factor, float clip) const;
   void keep(const Part& part, const Run& run) const;
   void average_weights(const Part& part, const Run& run) const;
-  void update_buffers(const Part& part) const;
+  void update_buffers(const Part& part, bool skipped) const;
 
   UpdateRules rules_;
   const WeightLayout* layout_;

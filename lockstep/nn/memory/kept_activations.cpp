@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
+#include <mutex>
 
 namespace lockstep::nn {
 namespace {
@@ -32,6 +33,18 @@ PoolAllocator& allocator() {
   return *one;
 }
 
+/// libtorch has one allocator, so the first user installs ours and the last one takes it away.
+struct Users {
+  std::mutex mutex;
+  int count = 0;
+  c10::Allocator* before = nullptr;
+};
+
+Users& users() {
+  static auto* const one = new Users();
+  return *one;
+}
+
 }  // namespace
 
 BlockPool& KeptActivations::pool() noexcept {
@@ -39,12 +52,16 @@ BlockPool& KeptActivations::pool() noexcept {
   return *one;
 }
 
-KeptActivations::KeptActivations() : before_(c10::GetCPUAllocator()) {
+KeptActivations::KeptActivations() {
+  const std::lock_guard lock(users().mutex);
+  if (users().count++ > 0) return;
+  users().before = c10::GetCPUAllocator();
   c10::SetCPUAllocator(&allocator());
 }
 
 KeptActivations::~KeptActivations() {
-  c10::SetCPUAllocator(static_cast<c10::Allocator*>(before_));
+  const std::lock_guard lock(users().mutex);
+  if (--users().count == 0) c10::SetCPUAllocator(users().before);
 }
 
 }  // namespace lockstep::nn

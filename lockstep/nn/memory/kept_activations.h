@@ -4,7 +4,7 @@
 
 namespace lockstep::nn {
 
-/// While one lives, libtorch takes the memory of CPU tensors from one pool of the process that
+/// While any lives, libtorch takes the memory of CPU tensors from one pool of the process that
 /// keeps it (`BlockPool`), in all threads. Tensors may outlive it: each remembers where its memory
 /// goes.
 ///
@@ -17,9 +17,6 @@ class KeptActivations {
   KeptActivations& operator=(const KeptActivations&) = delete;
 
   static BlockPool& pool() noexcept;
-
- private:
-  void* before_;  // a c10::Allocator
 };
 
 }  // namespace lockstep::nn
