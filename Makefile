@@ -21,6 +21,16 @@ demo: build
 test: packages-test build-with-tests
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
 
+## make test-slow   tests that take minutes: what a real training comes to
+.PHONY: test-slow
+test-slow: packages-test build-with-tests
+	ctest --test-dir $(BUILD) --build-config slow --label-regex slow --verbose --no-tests=error
+
+## make contract    the same bits on all layouts, not just on some as in make test; SIZE=200 samples a run
+.PHONY: contract
+contract: packages-test build
+	tests/contract/run.sh $(BUILD)/bin
+
 ## make build       install what building takes, and build into build/release
 .PHONY: build
 build: packages-build
