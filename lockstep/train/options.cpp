@@ -107,7 +107,8 @@ Options& Options::loss_scale(double scale) {
 Options& Options::schedule(const Schedule& schedule, std::int64_t epochs) {
   check_open("schedule");
   check_at_least_one("schedule", epochs);
-  check(schedule, {.steps_per_epoch = 1, .epochs = epochs});
+  // How many steps an epoch has is not known yet: enough that any part of an epoch is some.
+  check(schedule, {.steps_per_epoch = 1'000'000, .epochs = epochs});
   schedule_ = schedule;
   epochs_ = epochs;
   return *this;

@@ -160,12 +160,22 @@ TEST(OptionsTest, RefuseNumbersThatCannotBeMeant) {
   refuses([](auto& it) { it.schedule({}, 0); }, "schedule: expected at least 1, found 0");
   refuses([](auto& it) { it.output(OutputMode::EveryN, 0); },
           "output: expected at least 1, found 0");
+  EXPECT_EQ(alone().schedule({.warmup_epochs = 0.5}, 1).schedule().warmup_epochs, 0.5);
   for (const double scale : {0.0, 0.5, 3.0, -2.0, 0x1p61, std::numeric_limits<double>::infinity(),
                              std::numeric_limits<double>::quiet_NaN()}) {
     refuses([scale](auto& it) { it.loss_scale(scale); },
             "loss_scale: expected a power of two from 1 on, found");
   }
   EXPECT_EQ(alone().loss_scale(1).loss_scale(), 1);
+}
+
+TEST(OptionsTest, RefuseSchedulesThatCannotBeMeant) {
+  expect_error([] { alone().schedule({.kind = ScheduleKind::Step, .step_epochs = 0}, 3); },
+               ErrorKind::Options, "schedule: expected more than 0 epochs from fall to fall");
+  expect_error([] { alone().schedule({.warmup_epochs = -1}, 3); }, ErrorKind::Options,
+               "schedule: expected a warm-up of 0 or more, found -1");
+  expect_error([] { alone().schedule({.warmup_epochs = 3}, 3); }, ErrorKind::Options,
+               "schedule: expected a warm-up shorter than the run");
 }
 
 TEST(JobLayoutTest, DealsReplicasOutToTheDevicesOfThisMachine) {
