@@ -199,9 +199,9 @@ at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {
 }
 
 void TrainingModel::save(const std::filesystem::path& path, WeightsKind kind) {
+  auto& engine = impl_->engine();  // which all instances make together
   if (impl_->options.world().instance() == 0) {
-    impl_->engine().with_model(which(kind),
-                               [&](nn::Model& model) { nn::save_weights(model, path); });
+    engine.with_model(which(kind), [&](nn::Model& model) { nn::save_weights(model, path); });
   }
   impl_->options.world().communicator().barrier("save");
 }
