@@ -11,10 +11,13 @@ MAKEFLAGS += --no-print-directory
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make demo        install what is missing, build, and run the main job
+## make demo        install what is missing, build, and train a ResNet-20 over 4 replicas in 2 instances
 .PHONY: demo
-demo: build
-	$(BUILD)/bin/lockstep run --num-replicas 8 --num-instances 4 --print-topology $(BUILD)/bin/hello
+demo: packages-demo build
+	$(BUILD)/bin/lockstep run --num-replicas 4 --num-instances 2 --print-topology \
+	  $(BUILD)/bin/lockstep train --model resnet20 --dataset fashion-mnist --limit-train 14000 \
+	  --batch-size 16 --epochs 2 --eval-every 0 --augment flip \
+	  --lr 0.05 --nesterov --weight-decay 1e-4 --schedule cosine --warmup-epochs 0.1
 
 ## make test        install what is missing, build, and run every test that this machine can run
 .PHONY: test
@@ -90,6 +93,6 @@ format: packages-check
 clean:
 	rm -rf build
 
-.PHONY: packages-build packages-test packages-check packages-fuzz
-packages-build packages-test packages-check packages-fuzz: packages-%:
+.PHONY: packages-build packages-demo packages-test packages-check packages-fuzz
+packages-build packages-demo packages-test packages-check packages-fuzz: packages-%:
 	@tools/install-packages $*
