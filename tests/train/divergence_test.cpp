@@ -79,13 +79,17 @@ TEST(LossScalingTest, SkipsStepsThatOverflowAndHalvesTheScaleUntilTheyDoNot) {
   TrainingModel model(matrix(torch::zeros({1, 1})), options, counted(counts), regression_task());
   std::vector<float> weights;
   std::vector<double> losses;
+  std::vector<bool> skipped;
   for (auto& iteration : loader) {
-    losses.push_back(model.step(iteration).loss);
+    const auto result = model.step(iteration);
+    losses.push_back(result.loss);
+    skipped.push_back(result.skipped);
     weights.push_back(matrix_of(model, 1).item<float>());
   }
   // The gradient is 2(w + 0.5), at first 1: 2^18, 2^17 and 2^16 are beyond 16 bits, 2^15 is not.
   EXPECT_THAT(weights, ElementsAre(0, 0, 0, -0.25F, -0.375F, -0.4375F));
   EXPECT_THAT(losses, ElementsAre(0.25, 0.25, 0.25, 0.25, 0.0625, 0.015625));
+  EXPECT_THAT(skipped, ElementsAre(true, true, true, false, false, false));
   EXPECT_THAT(counts, ElementsAre(1, 2, 3)) << "skipped steps do not count for the optimizer";
   EXPECT_EQ(model.steps(), 6);
 }
@@ -143,6 +147,17 @@ TEST(LossScalingTest, GivesUpWhereTheScaleCannotGoLower) {
   EXPECT_EQ(matrix_of(model, 1).item<float>(), 0.25F);
   expect_error([&] { model.step(*++iteration); }, ErrorKind::Diverged,
                "the loss of replica 0 is nan at step 4; the last finite losses were 0.25");
+}
+
+TEST(LossScalingTest, GivesUpWhereGradientsDoNotFit16BitsEvenUnscaled) {
+  const auto options = alone().precision(Precision::P16_16, Half::F16).loss_scale(2);
+  DataLoader loader(options, targets({-50000, -50000}).set(), {});
+  TrainingModel model(matrix(torch::zeros({1, 1})), options, SGD(), regression_task());
+  auto iteration = loader.begin();
+  EXPECT_TRUE(model.step(*iteration).skipped);  // a gradient of 100000, and 65504 is the most
+  expect_error([&] { model.step(*++iteration); }, ErrorKind::Diverged,
+               "train: gradients are not finite at step 2, with a loss scale of 1; the losses were "
+               "2.5e+09\n--half bf16");
 }
 
 TEST(PrecisionTest, RoundsTheLeavesOfReplicasOnce) {

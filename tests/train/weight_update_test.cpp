@@ -273,6 +273,44 @@ TEST(WeightUpdateTest, HandsAnOptimizerOfTheUsersItsStateBack) {
   }
 }
 
+/// A line, and another one that only samples with x[0] > 0 use.
+struct LateImpl : torch::nn::Cloneable<LateImpl> {
+  LateImpl() { reset(); }
+  void reset() override {
+    always = register_module("always", torch::nn::Linear(2, 1));
+    late = register_module("late", torch::nn::Linear(2, 1));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return x[0][0].item<float>() > 0 ? always(x) + late(x) : always(x);
+  }
+  torch::nn::Linear always{nullptr}, late{nullptr};
+};
+
+TEST(WeightUpdateTest, CountsTheUpdatesOfEachParameterAsLibtorchDoes) {
+  const testing::Regression data{
+      torch::tensor({{-1.F, 2.F}, {-2.F, 1.F}, {-1.F, 3.F}, {1.F, 3.F}, {-1.F, 1.F}, {2.F, 1.F}}),
+      torch::full({6, 1}, 3.F)};
+  const auto ours = nn::make_seeded(1, [] { return std::make_shared<LateImpl>(); });
+  const auto theirs = std::dynamic_pointer_cast<LateImpl>(ours->clone());
+  {
+    const auto options = alone();
+    DataLoader loader(options, data.set(), {});
+    TrainingModel model(ours, options, Adam({.lr = 0.1}), testing::regression_task());
+    model.tell([](const std::string&) {});
+    for (auto& iteration : loader) model.step(iteration);
+  }
+  torch::optim::Adam optimizer(theirs->parameters(), torch::optim::AdamOptions(0.1));
+  for (std::int64_t i = 0; i < 6; ++i) {
+    for (auto& parameter : theirs->parameters()) parameter.mutable_grad().reset();
+    torch::mse_loss(theirs->forward(data.x.slice(0, i, i + 1)), data.y.slice(0, i, i + 1))
+        .backward();
+    optimizer.step();
+  }
+  expect_close(ours->always->weight, theirs->always->weight, 1e-5);
+  expect_close(ours->late->weight, theirs->late->weight, 1e-5);
+  expect_close(ours->late->bias, theirs->late->bias, 1e-5);
+}
+
 TEST(WeightUpdateTest, FollowsTheScheduleFromWarmUpToTheEnd) {
   std::vector<double> rates;
   std::vector<std::int64_t> counts;
