@@ -59,8 +59,9 @@ void ProgressBar::draw() {
 void ProgressBar::update(std::int64_t done) {
   done_ = done;
   if (is_over_ || is_silent()) return;
-  // The full bar is the one that finishing writes, and a line cannot be drawn over.
-  if (output_.style == BarStyle::Lines && done_ == options_.total) return;
+  // The full bar is the one that finishing writes. Another one before it would stay, in a file and
+  // where a launcher makes lines of frames.
+  if (options_.total > 0 && done_ == options_.total) return;
   const std::chrono::steady_clock::duration interval =
       output_.style == BarStyle::Live ? kFrameInterval : kLineInterval;
   if (output_.now() - last_drawn_ >= interval) draw();

@@ -58,7 +58,7 @@ class ProgressBar {
   /// What stands behind the rate: "loss=1.45, acc=48.4". Shown with the next frame.
   void set_postfix(std::string postfix) { postfix_ = std::move(postfix); }
 
-  /// Draws where the last frame is old enough.
+  /// Draws where the last frame is old enough; the full bar is left to the end.
   void update(std::int64_t done);
 
   /// Draws now, where the style is live: for steps that may take long.

@@ -40,6 +40,16 @@ TEST(LiveBarTest, DrawsAtMostTenTimesASecondAndTheLastAlways) {
   EXPECT_EQ(screen.take(), "");
 }
 
+TEST(LiveBarTest, DrawsTheFullBarOnceHoweverLateItIs) {
+  Screen screen;
+  ProgressBar bar(screen.output(BarStyle::Live), "[E]", {.total = 4});
+  screen.pass(8s);
+  bar.update(4);
+  EXPECT_EQ(screen.take(), kBegin);
+  bar.finish();
+  EXPECT_EQ(screen.take(), "\r[E]: 100%|██████████| 4/4 [00:08<00:00,  2.00s/it]\n");
+}
+
 TEST(LiveBarTest, ErasesWhatALongerFrameLeft) {
   Screen screen;
   ProgressBar bar(screen.output(BarStyle::Live), "[E]",

@@ -61,7 +61,7 @@ TEST_F(TrainDisplayTest, ShowsATrainingOnATerminal) {
                                 "\r[Epoch 01]:   0%|          | 0/2 [00:00<?, ?it/s]\r" +
                                 half + erase(half) +
                                 "<lockstep: note: the last 3 samples are left out>\n\r" + half +
-                                "\r" + whole + "\r" + whole +
+                                "\r" + whole +
                                 "\n"
                                 "[Epoch 01] loss: 1.835, acc: 32.3\n"
                                 "\r[Test  01]:   0%|          | 0/10 [00:00<?, ?it/s]\r" +
