@@ -161,15 +161,6 @@ TEST(RefusalTest, LossesThatCannotBeLearnedFrom) {
           "loss: expected one floating-point number, found Long []");
   refuses([](const at::Tensor& output, const Fields&) { return output.detach().mean(); },
           "loss: it does not depend on any parameter in a way that can be derived");
-  refuses(cross_entropy("y"),
-          "cross-entropy: expected whole numbers in the field 'y', found Float");
-  refuses(mean_squared_error("x"),
-          "mean squared error: expected outputs of the shape of 'x', [2, 6], found [2, 3]");
-  refuses(mean_squared_error("z"), "fields: expected one of x, y, found 'z'");
-  for (const double smoothing : {-0.1, 1.0}) {
-    expect_refused([&] { cross_entropy("label", smoothing); },
-                   "cross-entropy: expected a smoothing of at least 0 and below 1, found");
-  }
 }
 
 TEST(RefusalTest, MetricsThatAreNotOneNumberOrTooMany) {
