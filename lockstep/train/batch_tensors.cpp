@@ -81,7 +81,7 @@ Fields BatchTensors::operator()(const data::Batch& batch) const {
 
 at::Tensor BatchTensors::picture(const at::Tensor& values) const {
   if (layout_ == data::Layout::ChannelsFirst) {
-    return tables_.empty() ? values.to(at::kFloat)
+    return tables_.empty() ? values.to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast)
                            : normalized(values.permute({0, 2, 3, 1}).contiguous());
   }
   return tables_.empty() ? values.to(at::kFloat).permute({0, 3, 1, 2}) : normalized(values);

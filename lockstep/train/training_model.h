@@ -95,7 +95,8 @@ class TrainingModel {
       EvaluationLoader& loader, WeightsKind kind = WeightsKind::Trained,
       const std::function<void(std::int64_t done)>& on_batch = [](auto) {});
 
-  /// What the model makes of an input, without learning from it; each instance for itself.
+  /// What the model makes of an input, without learning from it; each instance for itself, once
+  /// all have compiled.
   at::Tensor predict(const at::Tensor& input, WeightsKind kind = WeightsKind::Trained);
 
   /// Writes or reads a weight file, as `nn/model_weights.h` does. Instance 0 does it for all; after
