@@ -88,12 +88,14 @@ constexpr std::array kMlpLayouts{
 /// Two epochs of 4 steps in 2 iterations, whose ends are dropped, and a test set that does not
 /// divide. Threads are fixed, since a job on fewer cores would choose fewer of them.
 constexpr const char* kSynthetic =
-    "--dataset synthetic --size 300 --image-size 16x16x3 --threads-per-device 1";
-/// Two threads: the BLAS takes its own number of them from the cores that it may run on.
-constexpr const char* kWide = "--dataset fashion-mnist --limit-train 300 --threads-per-device 2";
+    "--dataset synthetic --size 300 --image-size 16x16x3 --batch-size 4 --threads-per-device 1";
+/// The BLAS takes its own number of threads from the cores that it may run on, and gives other bits
+/// with another number, where a batch is large enough.
+constexpr const char* kWide =
+    "--dataset fashion-mnist --limit-train 1100 --batch-size 16 --threads-per-device 2";
 constexpr const char* kBatches =
-    "--replicas 8 --batch-size 4 --gradient-accumulation 2 --device-iterations 2 --epochs 2 "
-    "--eval-every 0 --limit-test 50";
+    "--replicas 8 --gradient-accumulation 2 --device-iterations 2 --epochs 2 --eval-every 0 "
+    "--limit-test 50";
 
 cpu_set_t usable_cores() {
   cpu_set_t cores;

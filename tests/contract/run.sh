@@ -5,7 +5,7 @@
 #   MODELS     which of resnet20, convnet and mlp             (all)
 #   INSTANCES  how many carry the 8 replicas                  (1 2 3 4 5 8)
 #   WORKERS    of an asynchronous loader                      (0 1 2 3 4)
-#   SIZE       samples, of which one epoch takes 64 x k        (200)
+#   SIZE       samples; a step takes 64; of the mlp 4 x each  (200)
 #   EPOCHS                                                    (2)
 set -euo pipefail
 
@@ -22,13 +22,19 @@ trap 'rm -rf "$work"' EXIT
 cores=$(nproc)
 first_core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
 
-# Threads are fixed, since a job on fewer cores would choose fewer of them. The mlp has two, with
-# which the BLAS would choose others by itself, too.
+# Threads are fixed, since a job on fewer cores would choose fewer of them. The BLAS takes its own
+# number of them and gives other bits with another: the mlp has two, and batches that take both.
 options_of() {
-  local batches="--replicas 8 --batch-size 4 --gradient-accumulation 2 --epochs $epochs --eval-every 0 --limit-test 50"
+  local batches="--replicas 8 --gradient-accumulation 2 --epochs $epochs --eval-every 0 --limit-test 50"
   case $1 in
-    mlp) echo "--model mlp --dataset fashion-mnist --limit-train $size --threads-per-device 2 $batches" ;;
-    *) echo "--model $1 --dataset synthetic --size $size --image-size 16x16x3 --threads-per-device 1 $batches" ;;
+    mlp)
+      echo "--model mlp --dataset fashion-mnist --limit-train $((4 * size)) --batch-size 16" \
+        "--threads-per-device 2 $batches"
+      ;;
+    *)
+      echo "--model $1 --dataset synthetic --size $size --image-size 16x16x3 --batch-size 4" \
+        "--threads-per-device 1 $batches"
+      ;;
   esac
 }
 
