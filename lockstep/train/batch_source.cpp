@@ -1,5 +1,6 @@
 #include "lockstep/train/batch_source.h"
 
+#include <exception>
 #include <utility>
 
 namespace lockstep::train {
@@ -9,32 +10,46 @@ BatchSource::BatchSource(data::Loader& loader, int devices, DeviceOf device_of)
       device_of_(std::move(device_of)),
       waiting_(static_cast<std::size_t>(devices)) {}
 
-std::optional<data::Batch> BatchSource::take_waiting(int device) {
-  const std::lock_guard lock(waiting_mutex_);
-  auto& mine = waiting_[static_cast<std::size_t>(device)];
-  if (mine.empty()) return std::nullopt;
-  std::optional<data::Batch> batch(std::move(mine.front()));
-  mine.pop_front();
-  return batch;
-}
-
 std::optional<data::Batch> BatchSource::next(int device) {
-  if (auto batch = take_waiting(device)) return batch;
-  const std::lock_guard lock(loader_mutex_);
+  auto& mine = waiting_[static_cast<std::size_t>(device)];
+  std::unique_lock lock(mutex_);
   while (true) {
-    // Whoever held the loader before may have found it.
-    if (auto batch = take_waiting(device)) return batch;
-    auto batch = loader_.next();
+    changed_.wait(lock, [&] { return !mine.empty() || !is_asked_; });
+    if (!mine.empty()) {
+      std::optional<data::Batch> batch(std::move(mine.front()));
+      mine.pop_front();
+      return batch;
+    }
+    auto batch = ask_loader(lock);
     if (!batch) return std::nullopt;
     const int owner = device_of_(batch->place());
     if (owner == device) return batch;
-    const std::lock_guard waiting_lock(waiting_mutex_);
-    waiting_[static_cast<std::size_t>(owner)].push_back(std::move(*batch));
+    if (!has_given_up_) waiting_[static_cast<std::size_t>(owner)].push_back(std::move(*batch));
   }
 }
 
+/// The lock is open meanwhile. The loader may wait until a batch is released, so the others have to
+/// get at those that wait for them.
+std::optional<data::Batch> BatchSource::ask_loader(std::unique_lock<std::mutex>& lock) {
+  is_asked_ = true;
+  lock.unlock();
+  std::optional<data::Batch> batch;
+  std::exception_ptr failure;
+  try {
+    batch = loader_.next();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  is_asked_ = false;
+  changed_.notify_all();
+  if (failure) std::rethrow_exception(failure);
+  return batch;
+}
+
 void BatchSource::give_up() {
-  const std::lock_guard lock(waiting_mutex_);
+  const std::lock_guard lock(mutex_);
+  has_given_up_ = true;
   for (auto& batches : waiting_) batches.clear();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -29,12 +30,14 @@ class BatchSource {
   void give_up();
 
  private:
-  std::optional<data::Batch> take_waiting(int device);
+  std::optional<data::Batch> ask_loader(std::unique_lock<std::mutex>& lock);
 
   data::Loader& loader_;
   DeviceOf device_of_;
-  std::mutex loader_mutex_;   ///< whoever asks the loader holds it, and may wait there
-  std::mutex waiting_mutex_;  ///< apart, so that the others can take what is theirs meanwhile
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_asked_ = false;  ///< somebody is at the loader, and may wait there
+  bool has_given_up_ = false;
   std::vector<std::deque<data::Batch>> waiting_;
 };
 
