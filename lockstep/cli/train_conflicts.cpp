@@ -70,6 +70,7 @@ void check_loading(const TrainOptions& written) {
 
 void check_schedule(const TrainOptions& written) {
   const auto& schedule = written.request.schedule;
+  if (written.request.epochs == 0) return;
   const auto epochs = static_cast<double>(written.request.epochs);
   require(schedule.warmup_epochs < epochs,
           fmt::format("--warmup-epochs is {}, which leaves nothing of --epochs {}",

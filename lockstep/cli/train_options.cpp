@@ -36,11 +36,13 @@ void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& gro
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--limit-train", to.request.limit_train, "train with N samples that the seed chooses [all]")
+  app.add_option("--limit-train", to.request.limit_train,
+                 "train with N samples that the seed chooses [all]")
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group);
-  app.add_option("--limit-test", to.request.limit_test, "test with N samples that the seed chooses [all]")
+  app.add_option("--limit-test", to.request.limit_test,
+                 "test with N samples that the seed chooses [all]")
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group);
@@ -61,7 +63,12 @@ void add_batch_options(CLI::App& app, TrainOptions& to, const std::string& group
       "micro-batches of an optimizer step on one replica");
   add("--device-iterations", request.device_iterations, "D",
       "optimizer steps of an iteration, one tick of the progress bar");
-  add("--epochs", request.epochs, "N", "times through the set; each drops what fills no iteration");
+  app.add_option("--epochs", request.epochs,
+                 "times through the set, each without what fills no iteration; 0 only tests")
+      ->check(whole_number(0))
+      ->type_name("N")
+      ->group(group)
+      ->capture_default_str();
   app.add_option("--replicas", request.replicas,
                  "copies of the model, each with batches of its own; under a launcher they are its "
                  "--num-replicas [one per instance]")

@@ -327,11 +327,13 @@ void Engine::check_losses(std::span<const float> losses, const Progress& progres
     const auto last = last_losses_.empty() ? std::string("there was no step before it")
                                            : fmt::format("the last finite losses were {:.6g}",
                                                          fmt::join(last_losses_, ", "));
-    throw Error(ErrorKind::Diverged,
-                fmt::format("train: the loss of replica {} is {} at step {}; {}", replica,
-                            losses[replica], progress.steps + 1, last),
-                "a lower learning rate, a warm-up, or gradient clipping (--lr, --warmup-epochs, "
-                "--clip-norm)");
+    throw Error(
+        ErrorKind::Diverged,
+        fmt::format("train: the loss of replica {} is {} at step {}; {}", replica,
+                    std::isnan(losses[replica]) ? std::abs(losses[replica]) : losses[replica],
+                    progress.steps + 1, last),
+        "a lower learning rate, a warm-up, or gradient clipping (--lr, --warmup-epochs, "
+        "--clip-norm)");
   }
 }
 

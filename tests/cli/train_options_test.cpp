@@ -346,7 +346,7 @@ INSTANTIATE_TEST_SUITE_P(
                               "--batch-size: expected a whole number from 1 on, found '0'",
                               "lockstep train --help"},
                       Refused{{"--epochs", "-1"},
-                              "--epochs: expected a whole number from 1 on, found '-1'",
+                              "--epochs: expected a whole number from 0 on, found '-1'",
                               "lockstep train --help"},
                       Refused{{"--replicas", "two"},
                               "--replicas: expected a whole number from 1 on, found 'two'",

@@ -158,6 +158,19 @@ TEST_F(TrainTest, GoesOnFromExportedWeights) {
   }
 }
 
+TEST_F(TrainTest, OnlyTestsForNoEpochs) {
+  const auto file = path("w.pt");
+  const auto before =
+      record_train("before", small("--model mlp --epochs 1 --replicas 2 --export " + file));
+  const auto after =
+      record_train("after", small("--model mlp --epochs 0 --replicas 3 --init-from " + file));
+  ASSERT_FALSE(HasFailure());
+  for (const auto* key : {"weights", "test_loss", "test_accuracy"}) {
+    EXPECT_EQ(before.at(key), after.at(key)) << key;
+  }
+  EXPECT_EQ(after.at("optimizer_steps"), 0);
+}
+
 // Words of the tutorial.
 
 constexpr const char* kTutorial =
