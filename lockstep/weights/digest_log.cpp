@@ -158,11 +158,13 @@ DigestLogWriter::DigestLogWriter(const std::filesystem::path& path, const Digest
   const auto kept = after ? lines_until(path_, *after) : "";
   file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) throw io_error("write " + path_);
-  write_line(line_of(header) + kept);
+  const auto lines = line_of(header) + kept;
+  write_line(lines);
 }
 
 void DigestLogWriter::append(const DigestStep& step) {
-  write_line(line_of(step));
+  const auto line = line_of(step);
+  write_line(line);
 }
 
 void DigestLogWriter::write_line(std::string_view line) {
