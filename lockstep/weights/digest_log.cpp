@@ -158,21 +158,19 @@ DigestLogWriter::DigestLogWriter(const std::filesystem::path& path, const Digest
   const auto kept = after ? lines_until(path_, *after) : "";
   file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) throw io_error("write " + path_);
-  const auto lines = line_of(header) + kept;
-  write_line(lines);
+  write_line(line_of(header) + kept);
 }
 
 void DigestLogWriter::append(const DigestStep& step) {
-  const auto line = line_of(step);
-  write_line(line);
+  write_line(line_of(step));
 }
 
-void DigestLogWriter::write_line(std::string_view line) {
-  while (!line.empty()) {
-    const auto count = ::write(file_.get(), line.data(), line.size());
+void DigestLogWriter::write_line(const std::string& line) {
+  for (std::size_t written = 0; written < line.size();) {
+    const auto count = ::write(file_.get(), line.data() + written, line.size() - written);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw io_error("write " + path_);
-    line.remove_prefix(static_cast<std::size_t>(count));
+    written += static_cast<std::size_t>(count);
   }
 }
 

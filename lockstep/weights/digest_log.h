@@ -50,7 +50,7 @@ class DigestLogWriter {
   void append(const DigestStep& step);
 
  private:
-  void write_line(std::string_view line);
+  void write_line(const std::string& line);
 
   std::string path_;
   UniqueFd file_;
