@@ -107,14 +107,14 @@ void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& 
 
 RunArguments decide(const std::string& where, LaunchArguments written) {
   check(where, written);
-  auto& parsed = written.parsed;
+  auto parsed = std::move(written.parsed);
   parsed.run.bind = kBindPolicies.at(written.bind);
   parsed.run.transport = *topology::parse_transport(written.transport);
   parsed.console.tags = kTagStyles.at(written.tags);
   parsed.console.num_instances = parsed.run.num_instances;
   if (written.verbose) parsed.console.verbosity = ui::Verbosity::Verbose;
   if (written.quiet) parsed.console.verbosity = ui::Verbosity::Quiet;
-  return std::move(parsed);
+  return parsed;
 }
 
 }  // namespace lockstep::cli

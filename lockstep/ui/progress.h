@@ -44,8 +44,10 @@ template <typename Range>
 std::int64_t number_of_elements(Range& range) {
   if constexpr (requires { range.iterations(); }) {
     return static_cast<std::int64_t>(range.iterations());
+    // cppcheck-suppress identicalConditionAfterEarlyExit  // it does not look into `requires`
   } else if constexpr (requires { range.batches_per_epoch(); }) {
     return static_cast<std::int64_t>(range.batches_per_epoch());
+    // cppcheck-suppress identicalConditionAfterEarlyExit
   } else if constexpr (requires { std::size(range); }) {
     return static_cast<std::int64_t>(std::size(range));
   } else {
