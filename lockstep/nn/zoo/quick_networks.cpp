@@ -6,22 +6,29 @@
 
 #include "lockstep/nn/layers/batch_norm.h"
 #include "lockstep/nn/layers/convolution.h"
+#include "lockstep/nn/layers/dropout.h"
 #include "lockstep/nn/zoo/pooled_head.h"
 
 namespace lockstep::nn {
 namespace {
 
-enum class Pool { Halve, None };
+/// What a convolution's output goes through.
+enum class Then { Pool, Drop };
+
+constexpr double kDropped = 0.1;
 
 void add_convolution(Network& net, const std::string& block, int number, std::int64_t in,
-                     std::int64_t out, Pool pool) {
+                     std::int64_t out, Then then) {
   const auto conv_name = "conv" + std::to_string(number);
   const auto norm_name = "bn" + std::to_string(number);
   auto convolution = net.register_module(conv_name, Convolution(ConvolutionOptions{in, out}));
   auto norm = net.register_module(norm_name, BatchNorm(out));
+  const auto dropout = Dropout(kDropped);
+  if (then == Then::Drop) net.register_module("dropout", dropout);
   net.add_block({block, {conv_name, norm_name}, [=](const at::Tensor& input) {
                    const auto activation = norm->forward_relu(convolution->forward(input));
-                   return pool == Pool::Halve ? at::max_pool2d(activation, 2) : activation;
+                   return then == Then::Pool ? at::max_pool2d(activation, 2)
+                                             : Dropout(dropout)->forward(activation);
                  }});
 }
 
@@ -39,9 +46,9 @@ std::shared_ptr<Network> convnet(std::int64_t classes, const ZooOptions& options
   const auto channels = options.channels;
   auto net = std::make_shared<Network>([classes, channels](Network& described) {
     described.set_input({.channels = channels, .height = 4, .width = 4});
-    add_convolution(described, "stem", 1, channels, 32, Pool::Halve);
-    add_convolution(described, "layer1", 2, 32, 64, Pool::Halve);
-    add_convolution(described, "layer2", 3, 64, 128, Pool::None);
+    add_convolution(described, "stem", 1, channels, 32, Then::Pool);
+    add_convolution(described, "layer1", 2, 32, 64, Then::Pool);
+    add_convolution(described, "layer2", 3, 64, 128, Then::Drop);
     add_pooled_head(described, 128, classes);
   });
   initialize(*net, options.seed);

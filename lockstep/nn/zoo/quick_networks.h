@@ -9,8 +9,8 @@
 namespace lockstep::nn {
 
 /// A small convolutional network for quick runs: three convolutions of 32, 64 and 128 channels with
-/// batch norm, the first two followed by pooling. Blocks: stem, layer1, layer2, head. Pictures have
-/// at least 4 x 4 pixels.
+/// batch norm, the first two followed by pooling, the last by a dropout of a tenth. Blocks: stem,
+/// layer1, layer2, head. Pictures have at least 4 x 4 pixels.
 std::shared_ptr<Network> convnet(std::int64_t classes, const ZooOptions& options = {});
 
 /// The size of the pictures that an `mlp` is made for.
