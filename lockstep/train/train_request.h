@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/loader/loader.h"
 #include "lockstep/data/sampling/batch_shape.h"
@@ -12,6 +13,7 @@
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
+#include "lockstep/plan/pipeline_schedule.h"
 
 namespace lockstep::train {
 
@@ -32,6 +34,13 @@ struct TrainRequest {
   std::int64_t device_iterations = 1;
   std::optional<int> replicas{};
   std::optional<int> threads_per_device{};
+
+  // How a replica is spread over devices. Those are the job's, where a launcher set them.
+  std::optional<int> devices_per_replica{};
+  std::vector<std::string> split{};  ///< blocks that begin a stage; none: the fastest split
+  PipelineSchedule pipeline = PipelineSchedule::OneForwardOneBackward;
+  Recompute recompute = Recompute::None;
+  std::string cache_path{};  ///< plans are kept there; else where the environment says
 
   // How.
   std::int64_t epochs = 5;

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// In which order the stages of a replica compute micro-batches. Each stage takes them forward in
+/// order, and backward in order, under every one of them: bits do not depend on it.
+enum class PipelineSchedule : std::uint8_t {
+  OneForwardOneBackward,  ///< "1f1b": backward as soon as it can be, so little has to be kept
+  GPipe,                  ///< "gpipe": all forward, then all backward
+  Sequential,             ///< "sequential": one stage at a time, for models that are large, not fast
+};
+std::string_view name_of(PipelineSchedule schedule) noexcept;
+std::vector<std::string> pipeline_names();
+
+/// What is computed a second time, in order not to keep it from forward to backward.
+enum class Recompute : std::uint8_t {
+  None,
+  Stage,   ///< "stage": a stage keeps its input of each micro-batch that is under way
+  Blocks,  ///< "blocks": each block keeps its input: less memory at the most, also in one stage
+};
+std::string_view name_of(Recompute recompute) noexcept;
+
+namespace plan {
+
+/// What a pipeline's behaviour depends on.
+struct PipelineShape {
+  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  int stages = 1;                  ///< S
+  std::int64_t micro_batches = 1;  ///< G
+  /// Replicas whose stages are on the same devices. Their micro-batches follow each other without
+  /// a gap.
+  int replicas = 1;
+};
+
+/// How many micro-batches a stage may have taken forward and not yet backward.
+std::int64_t most_in_flight(const PipelineShape& shape, int stage);
+
+/// The part of the devices' time in which they wait for each other, where all stages take equally
+/// long.
+double idle_share(const PipelineShape& shape);
+
+/// What a user should know before it runs: too few micro-batches to keep all stages busy, with the
+/// share of idle time, the G with which each stage has work and the one for 10 %; else nothing.
+std::string too_few_micro_batches(const PipelineShape& shape);
+
+}  // namespace plan
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/pipeline_schedule.h"
+#include "lockstep/plan/stage_split.h"
+#include "lockstep/topology/placement.h"
+
+namespace lockstep::plan {
+
+/// A contiguous part of the model's blocks. Numbers are those of one micro-batch of one replica.
+struct StagePlan {
+  int first_block = 0;
+  int num_blocks = 0;
+  std::string begins_with{};
+  std::string ends_with{};
+  double forward_s = 0;  ///< 0 where nothing was timed
+  double backward_s = 0;
+  std::int64_t parameter_bytes = 0;
+  std::int64_t output_bytes = 0;    ///< handed on to the next stage
+  std::int64_t kept_bytes = 0;      ///< kept from forward to backward
+  std::int64_t most_in_flight = 1;  ///< micro-batches that may be kept at the same time
+
+  bool operator==(const StagePlan&) const = default;
+};
+
+/// A stage of a replica, on a device.
+struct PlacedStage {
+  int replica = 0;
+  int stage = 0;
+
+  bool operator==(const PlacedStage&) const = default;
+};
+
+/// Bytes of tensors, at the most at the same time.
+struct DeviceMemory {
+  std::int64_t activations = 0;
+  std::int64_t gradients = 0;  ///< until they are handed in
+  std::int64_t buffers = 0;    ///< each replica's own, as running statistics
+
+  std::int64_t total() const noexcept { return activations + gradients + buffers; }
+  bool operator==(const DeviceMemory&) const = default;
+};
+
+struct DevicePlan {
+  int device = 0;               ///< of the host
+  std::vector<int> cores{};     ///< of the host, that it computes on; empty: any
+  std::vector<PlacedStage> stages{};
+  DeviceMemory memory{};
+
+  bool operator==(const DevicePlan&) const = default;
+};
+
+/// Some of the model's numbers in flat memory.
+struct ElementRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  bool operator==(const ElementRange&) const = default;
+};
+
+struct InstancePlan {
+  int instance = 0;
+  topology::ReplicaRange replicas{};
+  ElementRange slice{};  ///< that it reduces and updates
+  int loader_workers = 0;
+  std::int64_t loader_bytes = 0;  ///< of batches that are filled or in use
+  std::vector<DevicePlan> devices{};
+
+  /// Tensor bytes of its own, and batches.
+  std::int64_t private_bytes() const;
+  bool operator==(const InstancePlan&) const = default;
+};
+
+/// Bytes that the instances of a host share.
+struct SharedBytes {
+  std::int64_t weights = 0;    ///< with buffers, in one version
+  std::int64_t optimizer = 0;  ///< what it keeps, in one version
+  std::int64_t gradients = 0;  ///< leaves of the tree that are being folded
+  std::int64_t total = 0;      ///< weights and optimizer in two versions, gradients, frozen weights
+
+  bool operator==(const SharedBytes&) const = default;
+};
+
+/// Everything that a run needs to know before it begins, for the whole job: nothing is left to
+/// default at run time. A value, made by `make_plan`, kept by `PlanCache`, shown by `lockstep plan`.
+///
+/// Nothing in it has any influence on bits.
+struct Plan {
+  std::string model{};
+  topology::JobShape shape{};
+  int threads_per_device = 1;  ///< T
+  std::int64_t batch_size = 1;
+  std::int64_t micro_batches = 1;  ///< G
+  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  Recompute recompute = Recompute::None;
+  ModelProfile profile{};
+  std::vector<StagePlan> stages{};
+  double idle_share = 0;  ///< of a pipeline of these stages; what was not timed counts as equal
+  /// Parts of the gradient that are combined each as one, in the order in which they are.
+  std::vector<ElementRange> buckets{};
+  std::vector<InstancePlan> instances{};
+  SharedBytes shared{};
+  std::int64_t available_bytes = 0;  ///< of memory, on the host that made the plan
+
+  /// On one host: what is shared, and what the instances have of their own.
+  std::int64_t total_bytes() const;
+  bool operator==(const Plan&) const = default;
+};
+
+/// The first blocks of its stages.
+StageSplit split_of(const Plan& plan);
+
+/// What a user should know before it runs, in whole sentences: that it would not fit memory, that
+/// too few micro-batches keep stages idle.
+std::vector<std::string> warnings_of(const Plan& plan);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/plan/plan.h"
+
+namespace lockstep::plan {
+
+/// What a plan depends on, by name: model, shapes, options, topology, library version, machine. Two
+/// plans with the same facts are the same plan.
+struct PlanKey {
+  std::vector<std::pair<std::string, std::string>> facts;
+
+  /// 16 hexadecimal digits.
+  std::string digest() const;
+};
+
+/// Keeps plans in a folder, one file each. Any number of processes may use it at the same time: of
+/// those that want the same plan one makes it and the others wait for it. Who dies making one is
+/// replaced by one that waits.
+///
+/// A file that is damaged, or was written for something else, is ignored with a word and written
+/// anew. Above the limit the files that were used longest ago are removed. A folder that cannot be
+/// used costs the time to make the plan, never the run: that is said, too.
+class PlanCache {
+ public:
+  struct Settings {
+    std::int64_t most_bytes = std::int64_t{64} << 20;
+    /// How long to wait for somebody else's plan before making one.
+    std::chrono::duration<double> deadline{60};
+    std::function<void(const std::string&)> tell = [](const std::string&) {};
+    /// Called about ten times a second while it waits.
+    std::function<void()> heartbeat = [] {};
+  };
+  struct Found {
+    Plan plan;
+    bool is_cached = false;  ///< it was there, or somebody else made it meanwhile
+  };
+
+  PlanCache(std::filesystem::path folder, Settings settings);
+
+  /// The plan for this key; `make` makes it where there is none. Throws what `make` throws.
+  Found get(const PlanKey& key, const std::function<Plan()>& make) const;
+
+  std::filesystem::path path_of(const PlanKey& key) const;
+
+ private:
+  std::filesystem::path folder_;
+  Settings settings_;
+};
+
+}  // namespace lockstep::plan

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "lockstep/events/train_events.h"
+#include "lockstep/launch/place/job_plan.h"
+#include "lockstep/plan/plan.h"
+#include "lockstep/train/train_request.h"
+
+namespace lockstep::train {
+
+/// A plan, and where it came from.
+struct PlannedTraining {
+  plan::Plan plan;
+  std::string key;       ///< under which it is kept: 16 hexadecimal digits
+  std::string kept_in;   ///< the file; nothing where it could not be kept
+  bool is_cached = false;
+};
+
+/// What `lockstep train` would decide for this request, placed as `job` says, without training:
+/// opens the data set for its shapes, makes the network, and measures it unless a plan is cached.
+/// `sink` hears of `Preparing` and `Notice`.
+///
+/// Errors: those of opening the set and the model; `Options` for a split that cannot be.
+PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan& job,
+                              events::TrainSink& sink);
+
+}  // namespace lockstep::train
