@@ -58,6 +58,9 @@ int run(const Invocation& invocation);
 /// Checks everything that can be checked without libtorch, then starts lockstep-train.
 int train_elsewhere(const Invocation& invocation);
 int train_here(const Invocation& invocation);
+/// The same for what a training would decide.
+int plan_elsewhere(const Invocation& invocation);
+int plan_here(const Invocation& invocation);
 int bench(const Invocation& invocation);
 int bench_data_command(const Invocation& invocation);
 int bench_update_command(const Invocation& invocation);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/cli/whole_number.h"
 
 namespace lockstep::cli {
 namespace {
@@ -42,6 +43,15 @@ void check(const std::string& where, const LaunchArguments& arguments) {
 }
 
 }  // namespace
+
+void add_stage_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
+  app.add_option("--devices-per-replica,--ipus-per-replica", to.parsed.run.devices_per_replica,
+                 "stages of one replica, each on a device of its own")
+      ->check(whole_number(1))
+      ->type_name("S")
+      ->group(group)
+      ->capture_default_str();
+}
 
 void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
   app.add_option("--num-instances", to.parsed.run.num_instances,

@@ -23,6 +23,8 @@ struct LaunchArguments {
 
 // Each adds options under a heading of the help.
 
+/// --devices-per-replica
+void add_stage_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --num-instances, --threads-per-device
 void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --bind, --transport

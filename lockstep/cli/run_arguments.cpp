@@ -35,11 +35,7 @@ void add_size_options(CLI::App& app, WrittenArguments& to) {
   app.add_option("--num-replicas", run.num_replicas, "replicas of the whole job [one per instance]")
       ->type_name("R")
       ->group(group);
-  app.add_option("--devices-per-replica,--ipus-per-replica", run.devices_per_replica,
-                 "stages of one replica, each on a device of its own")
-      ->type_name("S")
-      ->group(group)
-      ->capture_default_str();
+  add_stage_options(app, to.launch, group);
   add_size_options(app, to.launch, group);
 }
 

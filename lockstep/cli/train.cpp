@@ -25,4 +25,12 @@ int train_elsewhere(const Invocation& invocation) {
   hand_on(kTrainer, start.arguments, start.environment);
 }
 
+int plan_elsewhere(const Invocation& invocation) {
+  const auto identity = topology::read_identity(invocation.environment);
+  const auto arguments = parse_train_arguments(invocation.arguments, identity, TrainCommand::Plan);
+  if (!arguments) return 0;
+  const auto start = start_alone(*arguments, launch::discover_machine(), invocation.environment);
+  hand_on(kTrainer, start.arguments, start.environment);
+}
+
 }  // namespace lockstep::cli

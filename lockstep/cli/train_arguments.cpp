@@ -21,7 +21,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kTrainFooter =
     "Alone, all replicas are in one process. With --num-instances, or another option of the\n"
     "launcher, it starts itself over that many as 'lockstep run' would; under 'lockstep run' and\n"
     "other launchers it takes its place from them. The weights are the same bits either way, as\n"
@@ -33,85 +33,130 @@ constexpr const char* kFooter =
     "Example: lockstep train --model resnet20 --dataset fashion-mnist --batch-size 64 --replicas "
     "8\n";
 
+constexpr const char* kPlanFooter =
+    "Takes the options of 'lockstep train', and nothing is trained: the network is measured for a\n"
+    "moment, and the plan kept for the training that follows. Times change speed, never results.\n"
+    "A plan that would not fit memory is shown all the same, with a warning.\n"
+    "\n"
+    "Exit code: 0, also after a warning; else that of 'lockstep train'.\n"
+    "\n"
+    "Example: lockstep plan --model resnet101 --dataset cifar10 --devices-per-replica 2\n";
+
+/// How a message about an option begins.
+std::string at(const TrainOptions& written, const char* option) {
+  return fmt::format("{}: {}", name_of(written.command), option);
+}
+
 /// The value that a word stands for. Throws `Options`, with the choices.
 template <typename Value, std::size_t count>
-Value choose(const char* option, const std::string& word, const std::array<Value, count>& values) {
+Value choose(const std::string& where, const std::string& word,
+             const std::array<Value, count>& values) {
   std::vector<std::string> names;
   for (const auto value : values) names.emplace_back(name_of(value));
-  check_choice(fmt::format("train: {}", option), word, names);
+  check_choice(where, word, names);
   return values[static_cast<std::size_t>(std::ranges::find(names, word) - names.begin())];
 }
 
 /// A name, or a file of some kind. Throws `Options` for what is neither.
-void check_name_or_file(const char* option, const std::string& word,
+void check_name_or_file(const TrainOptions& written, const char* option, const std::string& word,
                         const std::vector<std::string>& names, const std::string& extension,
                         const char* what_file) {
   if (word.ends_with(extension) || std::ranges::find(names, word) != names.end()) return;
   throw Error(ErrorKind::Options,
-              fmt::format("train: {}: expected one of {}, or {}, found '{}'", option,
+              fmt::format("{}: expected one of {}, or {}, found '{}'", at(written, option),
                           fmt::join(names, ", "), what_file, word),
               fmt::format("{} {}", option, closest(word, names).value_or(names.front())));
 }
 
 /// Hours of training must not end in a name that cannot be written to.
-void check_can_be_written(const char* option, const std::string& file) {
+void check_can_be_written(const TrainOptions& written, const char* option,
+                          const std::string& file) {
   if (file.empty()) return;
   auto folder = std::filesystem::path(file).parent_path();
   if (folder.empty()) folder = ".";
   std::error_code failure;
   if (std::filesystem::is_directory(folder, failure)) return;
   throw Error(ErrorKind::Io,
-              fmt::format("train: {} {}: expected '{}' to be a folder, found none", option, file,
-                          folder.string()),
+              fmt::format("{} {}: expected '{}' to be a folder, found none", at(written, option),
+                          file, folder.string()),
               fmt::format("mkdir -p {}", folder.string()));
 }
 
-void check_device(const std::string& word) {
-  check_choice("train: --device", word, std::vector<std::string>{"auto", "cpu", "cuda"});
-  if (word != "cuda") return;
+void check_device(const TrainOptions& written) {
+  const auto where = at(written, "--device");
+  check_choice(where, written.device, std::vector<std::string>{"auto", "cpu", "cuda"});
+  if (written.device != "cuda") return;
   throw Error(ErrorKind::Unavailable,
-              "train: --device: expected auto or cpu, found cuda: this build computes on the CPU",
+              where + ": expected auto or cpu, found cuda: this build computes on the CPU",
               "--device cpu");
 }
 
-VectorUnit decide_vector_unit(const std::string& word) {
-  const auto unit = choose("--cpu-features", word, kVectorUnits);
-  check_vector_unit("train", unit, vector_units_here());
+VectorUnit decide_vector_unit(const TrainOptions& written) {
+  const auto unit = choose(at(written, "--cpu-features"), written.cpu_features, kVectorUnits);
+  check_vector_unit(std::string(name_of(written.command)), unit, vector_units_here());
   return unit;
+}
+
+/// "layer2.0,layer3.0" as names.
+std::vector<std::string> decide_split(const TrainOptions& written) {
+  std::vector<std::string> names;
+  for (const auto name : split(written.split, ',')) {
+    names.emplace_back(trim(name));
+    if (!names.back().empty()) continue;
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: expected names of blocks with a comma between them, found '{}'",
+                            at(written, "--split"), written.split),
+                "--split layer2.0,layer3.0; or --devices-per-replica alone");
+  }
+  return names;
+}
+
+/// How a replica is spread over devices.
+void decide_stages(const CLI::App& app, const TrainOptions& written, train::TrainRequest& request) {
+  if (app.count("--split") > 0) request.split = decide_split(written);
+  request.pipeline = choose(at(written, "--pipeline"), written.pipeline,
+                            std::array{PipelineSchedule::OneForwardOneBackward,
+                                       PipelineSchedule::GPipe, PipelineSchedule::Sequential});
+  if (app.count("--recompute") == 0) return;
+  request.recompute = choose(at(written, "--recompute"), written.recompute,
+                             std::array{Recompute::Stage, Recompute::Blocks});
 }
 
 /// Replaces words by what they stand for.
 void decide_words(const TrainOptions& written, train::TrainRequest& request) {
   using data::Augment;
-  request.augment = choose("--augment", written.augment,
+  request.augment = choose(at(written, "--augment"), written.augment,
                            std::array{Augment::None, Augment::Flip, Augment::Standard});
-  check_choice("train: --schedule", written.schedule, schedule_names());
+  check_choice(at(written, "--schedule"), written.schedule, schedule_names());
   request.schedule.kind = parse_schedule(written.schedule);
-  request.precision = choose("--precision", written.precision,
+  request.precision = choose(at(written, "--precision"), written.precision,
                              std::array{Precision::P32_32, Precision::P16_32, Precision::P16_16});
-  request.half = choose("--half", written.half, std::array{Half::BF16, Half::F16});
-  request.reduction =
-      choose("--reduction", written.reduction, std::array{Reduction::Mean, Reduction::Sum});
-  request.order = choose("--reduction-order", written.reduction_order,
+  request.half = choose(at(written, "--half"), written.half, std::array{Half::BF16, Half::F16});
+  request.reduction = choose(at(written, "--reduction"), written.reduction,
+                             std::array{Reduction::Mean, Reduction::Sum});
+  request.order = choose(at(written, "--reduction-order"), written.reduction_order,
                          std::array{ReductionOrder::Ordered, ReductionOrder::Fast});
 }
 
 /// Names and words that are choices by themselves.
 void check_names(const TrainOptions& written) {
-  check_name_or_file("--model", written.request.model.model,
+  check_name_or_file(written, "--model", written.request.model.model,
                      {nn::kNetworkNames.begin(), nn::kNetworkNames.end()}, ".pt",
                      "a TorchScript file that ends in .pt");
-  check_name_or_file("--dataset", written.data.dataset, data::set_names(), ".pack",
+  check_name_or_file(written, "--dataset", written.data.dataset, data::set_names(), ".pack",
                      "the path of a .pack");
-  check_choice("train: --optimizer", written.optimizer,
+  check_choice(at(written, "--optimizer"), written.optimizer,
                std::vector<std::string>{"sgd", "adam", "adamw", "lamb"});
-  check_choice("train: --decay-of", written.decay_of, std::vector<std::string>{"all", "matrices"});
+  check_choice(at(written, "--decay-of"), written.decay_of,
+               std::vector<std::string>{"all", "matrices"});
 }
 
-void check_files(const train::TrainRequest& request) {
+void check_files(const TrainOptions& written) {
+  const auto& request = written.request;
   if (!request.export_to.empty()) weights::format_for(request.export_to);
-  check_can_be_written("--export", request.export_to);
-  check_can_be_written("--summary", request.summary_file);
+  check_can_be_written(written, "--export", request.export_to);
+  check_can_be_written(written, "--summary", request.summary_file);
+  check_can_be_written(written, "--json", written.json_file);
 }
 
 Optimizer make_optimizer(const TrainOptions& written) {
@@ -138,34 +183,49 @@ Optimizer decide_optimizer(const TrainOptions& written) {
 
 /// Synthetic pictures are made as they are wanted; all others are resized.
 void decide_data(const TrainOptions& written, train::TrainRequest& request) {
+  const std::string where(name_of(written.command));
   auto data = written.data;
   request.dataset = data.dataset;
   if (!written.image_size.empty()) {
-    const auto size = parse_image_size("train", written.image_size);
+    const auto size = parse_image_size(where, written.image_size);
     if (data.dataset == data::kSyntheticSet) {
       data.image_size = written.image_size;
     } else {
       request.image_size = data::ImageSize{size.height, size.width};
     }
   }
-  request.set = set_options("train", data);
+  request.set = set_options(where, data);
+  request.cache_path = data.cache_dir;
 }
 
-train::TrainRequest decide_request(const TrainOptions& written) {
+/// S: what is said of it, or what a split comes to.
+int decide_devices(const TrainOptions& written) {
+  const auto& split = written.request.split;
+  return split.empty() ? written.launch.parsed.run.devices_per_replica
+                       : static_cast<int>(split.size()) + 1;
+}
+
+train::TrainRequest decide_request(const TrainOptions& written,
+                                   const topology::Identity& identity) {
   auto request = written.request;
   decide_data(written, request);
   request.model.seed = request.seed;
   request.optimizer = decide_optimizer(written);
   request.threads_per_device = written.launch.parsed.run.threads_per_device;
+  if (identity.launched_by == topology::LaunchedBy::Nobody) {
+    request.devices_per_replica = decide_devices(written);
+  }
   if (written.sync_loader) request.loader_mode = data::LoaderMode::Sync;
   return request;
 }
 
 /// The rest of the launcher's options: what the trainer is told counts for the job as well.
 RunArguments decide_job(const TrainOptions& written) {
-  auto job = decide("train", written.launch);
+  auto job = decide(std::string(name_of(written.command)), written.launch);
   job.run.num_replicas = written.request.replicas;
+  job.run.devices_per_replica = decide_devices(written);
   job.run.log_dir = written.request.log_dir;
+  job.run.cache_path = written.data.cache_dir;
   return job;
 }
 
@@ -176,31 +236,53 @@ std::vector<GivenOption> given_options(const CLI::App& app) {
     const bool is_flag = option->get_expected_min() == 0;
     const auto& value = option->results().back();
     const bool is_bare = is_flag && value == "true";
-    given.push_back(
-        {"--" + option->get_lnames().front(), is_bare ? std::nullopt : std::optional(value)});
+    given.push_back({.name = "--" + option->get_lnames().front(),
+                     .value = is_bare ? std::nullopt : std::optional(value),
+                     .is_flag = is_flag});
   }
   return given;
+}
+
+/// No job is started for a plan, and each of one that was would make the same.
+void check_plans_alone(const topology::Identity& identity) {
+  if (identity.launched_by == topology::LaunchedBy::Nobody) return;
+  throw Error(ErrorKind::Options,
+              "plan: expected to be started by itself, found that a launcher has started it",
+              "run 'lockstep plan' without the launcher, with the options of 'lockstep train'");
+}
+
+void describe(CLI::App& app, TrainCommand command) {
+  const bool is_plan = command == TrainCommand::Plan;
+  app.description(is_plan ? "Shows what a training would decide, without training: placement, "
+                            "stages, buckets, memory."
+                          : "Trains a network, with many replicas at once.");
+  set_usage(app, fmt::format("{} [options]", name_of(command)));
+  app.footer(is_plan ? kPlanFooter : kTrainFooter);
 }
 
 }  // namespace
 
 std::optional<TrainArguments> parse_train_arguments(const std::vector<std::string>& arguments,
-                                                    const topology::Identity& identity) {
-  TrainOptions written;
-  CLI::App app("Trains a network, with many replicas at once.", "train");
-  set_usage(app, "train [options]");
-  app.footer(kFooter);
+                                                    const topology::Identity& identity,
+                                                    TrainCommand command) {
+  TrainOptions written(command);
+  CLI::App app("", std::string(name_of(command)));
+  describe(app, command);
   add_train_options(app, written);
   if (parse(app, arguments) == Parsed::HelpShown) return std::nullopt;
 
+  if (command == TrainCommand::Plan) check_plans_alone(identity);
   check_names(written);
   decide_words(written, written.request);
+  decide_stages(app, written, written.request);
   check_conflicts(app, written, identity);
-  check_device(written.device);
-  check_files(written.request);
-  return TrainArguments{.request = decide_request(written),
+  check_device(written);
+  check_files(written);
+  return TrainArguments{.command = command,
+                        .request = decide_request(written, identity),
                         .job = decide_job(written),
-                        .vector_unit = decide_vector_unit(written.cpu_features),
+                        .vector_unit = decide_vector_unit(written),
+                        .json_file = written.json_file,
                         .given = given_options(app)};
 }
 

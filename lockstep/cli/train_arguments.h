@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/cli/run_arguments.h"
+#include "lockstep/cli/train_options.h"
 #include "lockstep/cli/vector_unit.h"
 #include "lockstep/topology/identity.h"
 #include "lockstep/train/train_request.h"
@@ -14,27 +15,31 @@ namespace lockstep::cli {
 /// An option of a command line that was given, by its first name.
 struct GivenOption {
   std::string name;                    ///< "--batch-size"
-  std::optional<std::string> value{};  ///< none for a flag
+  std::optional<std::string> value{};  ///< none for a flag that is plainly set
+  bool is_flag = false;                ///< it may be without a value
 
   bool operator==(const GivenOption&) const = default;
 };
 
 /// All that `lockstep train` can be told: what is trained, and how it is started.
 struct TrainArguments {
+  TrainCommand command = TrainCommand::Train;
   train::TrainRequest request;
   /// What the launcher is to do, all but the command, where it takes one.
   RunArguments job;
   VectorUnit vector_unit = VectorUnit::Auto;
+  std::string json_file{};  ///< of `lockstep plan`
   std::vector<GivenOption> given;
 };
 
-/// Reads the arguments behind `lockstep train`, in a process that `identity` describes. Everything
-/// that can be known to be wrong without data and model is refused here: it takes a millisecond.
-/// Nothing: the help was shown.
+/// Reads the arguments behind `lockstep train`, or `lockstep plan`, in a process that `identity`
+/// describes. Everything that can be known to be wrong without data and model is refused here: it
+/// takes a millisecond. Nothing: the help was shown.
 ///
 /// Errors: `Options`, naming the options that exclude each other; `Unavailable` for a device or a
 /// vector unit that is not here; `Io` for a file that could not be written in the end.
 std::optional<TrainArguments> parse_train_arguments(const std::vector<std::string>& arguments,
-                                                    const topology::Identity& identity);
+                                                    const topology::Identity& identity,
+                                                    TrainCommand command = TrainCommand::Train);
 
 }  // namespace lockstep::cli

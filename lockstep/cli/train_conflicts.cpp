@@ -14,8 +14,10 @@ namespace {
 
 using topology::LaunchedBy;
 
-void require(bool holds, const std::string& what, const std::string& hint) {
-  if (!holds) throw Error(ErrorKind::Options, "train: " + what, hint);
+void require(const TrainOptions& written, bool holds, const std::string& what,
+             const std::string& hint) {
+  if (holds) return;
+  throw Error(ErrorKind::Options, fmt::format("{}: {}", name_of(written.command), what), hint);
 }
 
 /// An option that means something only where another has a certain value.
@@ -52,18 +54,18 @@ void check_companions(const CLI::App& app, const TrainOptions& written) {
        "none is given"},
   };
   for (const auto& [option, works_with, is_there, found] : companions) {
-    require(is_there || app.count(option) == 0,
+    require(written, is_there || app.count(option) == 0,
             fmt::format("{} works with {}, but {}", option, works_with, found),
             fmt::format("give {}, or leave {} out", works_with, option));
   }
 }
 
 void check_loading(const TrainOptions& written) {
-  require(!written.async_loader || !written.sync_loader,
+  require(written, !written.async_loader || !written.sync_loader,
           "expected --async-dataloader or --sync-dataloader, found both",
           "leave one of them out; without either, loading is asynchronous");
   const int workers = written.request.workers.value_or(0);
-  require(workers == 0 || !written.sync_loader,
+  require(written, workers == 0 || !written.sync_loader,
           fmt::format("--num-workers is {}, but --sync-dataloader has none", workers),
           "leave --sync-dataloader out, or give --num-workers 0");
 }
@@ -72,12 +74,12 @@ void check_schedule(const TrainOptions& written) {
   const auto& schedule = written.request.schedule;
   if (written.request.epochs == 0) return;
   const auto epochs = static_cast<double>(written.request.epochs);
-  require(schedule.warmup_epochs < epochs,
+  require(written, schedule.warmup_epochs < epochs,
           fmt::format("--warmup-epochs is {}, which leaves nothing of --epochs {}",
                       schedule.warmup_epochs, epochs),
           "lower --warmup-epochs, or raise --epochs");
   const auto first_fall = schedule.warmup_epochs + schedule.step_epochs;
-  require(schedule.kind != ScheduleKind::Step || first_fall < epochs,
+  require(written, schedule.kind != ScheduleKind::Step || first_fall < epochs,
           fmt::format("--schedule step falls first after {} epochs, which --epochs {} does not "
                       "reach",
                       first_fall, epochs),
@@ -88,7 +90,7 @@ void check_schedule(const TrainOptions& written) {
 void check_image_size(const TrainOptions& written) {
   const auto last = written.image_size.rfind('x');
   const bool has_channels = last != written.image_size.find('x');
-  require(!has_channels || written.data.dataset == data::kSyntheticSet,
+  require(written, !has_channels || written.data.dataset == data::kSyntheticSet,
           fmt::format("--image-size is {}, but the channels of --dataset {} are its own",
                       written.image_size, written.data.dataset),
           fmt::format("--image-size {}", written.image_size.substr(0, last)));
@@ -96,18 +98,19 @@ void check_image_size(const TrainOptions& written) {
 
 void check_instances(const TrainOptions& written) {
   const int instances = written.launch.parsed.run.num_instances;
-  require(instances >= 1, fmt::format("--num-instances is {}, expected at least 1", instances),
+  require(written, instances >= 1,
+          fmt::format("--num-instances is {}, expected at least 1", instances),
           "--num-instances 1");
   const int replicas = written.request.replicas.value_or(instances);
   require(
-      instances <= replicas,
+      written, instances <= replicas,
       fmt::format("{} instances need a replica each, but --replicas is {}", instances, replicas),
       fmt::format("raise --replicas to {} or lower --num-instances to {}", instances, replicas));
 }
 
 void check_transport(const TrainOptions& written) {
   const int instances = written.launch.parsed.run.num_instances;
-  require(instances == 1 || written.launch.transport != "local",
+  require(written, instances == 1 || written.launch.transport != "local",
           fmt::format("--transport local stays within one process, but --num-instances is {}",
                       instances),
           "--transport shm, or --num-instances 1");
@@ -131,37 +134,82 @@ std::string set_by_launcher(int count, const char* noun, const char* of_what = "
 }
 
 /// Refuses what the launcher has decided already.
-void check_launched(const CLI::App& app, const topology::Identity& identity) {
+void check_launched(const CLI::App& app, const TrainOptions& written,
+                    const topology::Identity& identity) {
+  constexpr const char* kStarted = "a launcher has started this process";
   const bool is_ours = identity.launched_by == LaunchedBy::Lockstep;
   const auto refuse = [&](const char* option, const std::string& why, const char* launchers) {
-    require(app.count(option) == 0, fmt::format("{}, found {}", why, option),
+    require(written, app.count(option) == 0, fmt::format("{}, found {}", why, option),
             is_ours ? fmt::format("pass {} to it instead", launchers)
                     : fmt::format("leave {} out, or start it with 'lockstep run {}'", option,
                                   launchers));
   };
   refuse("--replicas", set_by_launcher(identity.num_replicas, "replica"), "--num-replicas");
+  refuse("--devices-per-replica",
+         set_by_launcher(identity.devices_per_replica, "device", " per replica"),
+         "--devices-per-replica");
   refuse("--num-instances", set_by_launcher(identity.num_instances, "instance"), "--num-instances");
   if (identity.threads_per_device) {
     refuse("--threads-per-device",
            set_by_launcher(*identity.threads_per_device, "thread", " per device"),
            "--threads-per-device");
   }
+  // Other launchers have none.
+  if (is_ours) refuse("--cache-path", kStarted, "--cache-path");
   for (const auto* const option : kLauncherOptions) {
-    refuse(option, "a launcher has started this process", option);
+    refuse(option, kStarted, option);
   }
+}
+
+/// How a replica may get so many devices; `instead` is what does without.
+std::string hint_for_devices(std::size_t devices, const std::string& instead,
+                             const topology::Identity& identity) {
+  const auto option = fmt::format("--devices-per-replica {}", devices);
+  switch (identity.launched_by) {
+    case LaunchedBy::Nobody:
+      return fmt::format("give {}, or {}", option, instead);
+    case LaunchedBy::Lockstep:
+      return fmt::format("pass {} to it, or {}", option, instead);
+    default:
+      return fmt::format("{}, or start it with 'lockstep run {}'", instead, option);
+  }
+}
+
+void check_stages(const CLI::App& app, const TrainOptions& written,
+                  const topology::Identity& identity) {
+  const auto named = written.request.split.size();
+  const bool is_launched = identity.launched_by != LaunchedBy::Nobody;
+  const bool is_set = is_launched || app.count("--devices-per-replica") > 0;
+  const int set =
+      is_launched ? identity.devices_per_replica : written.launch.parsed.run.devices_per_replica;
+  const auto devices = is_set || named == 0 ? static_cast<std::size_t>(set) : named + 1;
+  const auto found = is_launched ? set_by_launcher(set, "device", " per replica")
+                                 : fmt::format("--devices-per-replica is {}", set);
+
+  require(written, named == 0 || devices == named + 1,
+          fmt::format("--split names {} block{}, which makes {} stages, but {}", named,
+                      named == 1 ? "" : "s", named + 1, found),
+          hint_for_devices(
+              named + 1,
+              devices == 1 ? "leave --split out" : fmt::format("name {} for --split", devices - 1),
+              identity));
+  require(written, app.count("--pipeline") == 0 || devices > 1,
+          fmt::format("--pipeline works with several devices per replica, but {}", found),
+          hint_for_devices(2, "leave --pipeline out", identity));
 }
 
 }  // namespace
 
 void check_conflicts(const CLI::App& app, const TrainOptions& written,
                      const topology::Identity& identity) {
-  if (identity.launched_by != LaunchedBy::Nobody) check_launched(app, identity);
+  if (identity.launched_by != LaunchedBy::Nobody) check_launched(app, written, identity);
   check_companions(app, written);
   check_loading(written);
   check_schedule(written);
   check_image_size(written);
   check_instances(written);
   check_transport(written);
+  check_stages(app, written, identity);
   check_batches(written, identity);
 }
 

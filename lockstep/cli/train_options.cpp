@@ -178,6 +178,28 @@ void add_loading_options(CLI::App& app, TrainOptions& to, const std::string& gro
       ->group(group);
 }
 
+void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  add_stage_options(app, to.launch, group);
+  app.add_option("--split", to.split,
+                 "names of the blocks that begin a stage, as 'lockstep plan' shows them [the "
+                 "split whose slowest stage is fastest]")
+      ->type_name("BLOCK[,BLOCK]")
+      ->group(group);
+  app.add_option("--pipeline", to.pipeline,
+                 "how stages take turns: 1f1b, gpipe: all forward, then all backward, or "
+                 "sequential: one at a time")
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--recompute", to.recompute,
+                 "compute activations a second time instead of keeping them: bare or stage keeps "
+                 "the input of each stage, blocks that of each block")
+      ->expected(0, 1)
+      ->default_str(std::string(name_of(Recompute::Stage)))
+      ->option_text("[HOW]")
+      ->group(group);
+}
+
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_option("--device", to.device, "auto, cpu or cuda")
       ->type_name("KIND")
@@ -219,17 +241,27 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
       ->type_name("FILE")
       ->group(group);
   add_console_options(app, to.launch, group);
+  if (to.command != TrainCommand::Plan) return;
+  app.add_option("--json", to.json_file, "also write the plan as JSON")
+      ->type_name("FILE")
+      ->group(group);
 }
 
 }  // namespace
 
-TrainOptions::TrainOptions()
-    : augment(data::name_of(request.augment)),
+std::string_view name_of(TrainCommand command) noexcept {
+  return command == TrainCommand::Plan ? "plan" : "train";
+}
+
+TrainOptions::TrainOptions(TrainCommand of)
+    : command(of),
+      augment(data::name_of(request.augment)),
       schedule(name_of(request.schedule.kind)),
       precision(name_of(request.precision)),
       half(name_of(request.half)),
       reduction(name_of(request.reduction)),
-      reduction_order(name_of(request.order)) {
+      reduction_order(name_of(request.order)),
+      pipeline(name_of(request.pipeline)) {
   data.dataset = request.dataset;
 }
 
@@ -237,6 +269,7 @@ void add_train_options(CLI::App& app, TrainOptions& to) {
   const std::string data = "Model and data";
   add_model_options(app, to, data);
   add_set_options(app, to.data, data);
+  app.get_option("--cache-path")->description("where packs and plans are kept [the user's cache]");
   add_picture_options(app, to, data);
   add_synthetic_options(app, to.data, data);
   add_batch_options(app, to, "Batches");
@@ -245,6 +278,7 @@ void add_train_options(CLI::App& app, TrainOptions& to) {
   add_schedule_options(app, to, training);
   add_arithmetic_options(app, to, training);
   add_loading_options(app, to, "Loading");
+  add_stage_options(app, to, "Model parallelism");
   add_placement_options(app, to, "Placement");
   add_output_options(app, to, "Output");
 }

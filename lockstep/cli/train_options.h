@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "lockstep/cli/data_arguments.h"
 #include "lockstep/cli/launch_arguments.h"
@@ -13,11 +14,16 @@ class App;
 
 namespace lockstep::cli {
 
+/// The commands that take the same options: one trains, the other tells what training would decide.
+enum class TrainCommand { Train, Plan };
+std::string_view name_of(TrainCommand command) noexcept;
+
 /// The options of `lockstep train` as they are written: numbers in their places, names of choices
 /// still as words, and flags that exclude each other.
 struct TrainOptions {
-  TrainOptions();
+  explicit TrainOptions(TrainCommand of = TrainCommand::Train);
 
+  TrainCommand command;
   train::TrainRequest request;
   LaunchArguments launch;
   DataArguments data;
@@ -42,11 +48,17 @@ struct TrainOptions {
   bool async_loader = false;
   bool sync_loader = false;
 
+  std::string split;
+  std::string pipeline;
+  std::string recompute;  ///< empty: nothing is
+
   std::string device = "auto";
   std::string cpu_features = "auto";
+  std::string json_file;  ///< of `lockstep plan`
 };
 
-/// All options of `lockstep train`, under the headings of its help.
+/// All options of `lockstep train`, and of `lockstep plan` where `to` is made for it, under the
+/// headings of the help.
 void add_train_options(CLI::App& app, TrainOptions& to);
 
 }  // namespace lockstep::cli

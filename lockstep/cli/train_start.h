@@ -33,7 +33,7 @@ bool takes_launcher(const TrainArguments& arguments);
 TrainerStart start_in_job(const TrainArguments& arguments, topology::Environment environment);
 
 /// In a process that is alone. Threads are decided as the launcher would, so that results do not
-/// depend on whether there is one.
+/// depend on whether there is one. A plan is made so for a job of any size.
 TrainerStart start_alone(const TrainArguments& arguments, const topology::Machine& machine,
                          topology::Environment environment);
 

@@ -25,15 +25,15 @@ TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
   const auto result = lockstep({"rum"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
-            "lockstep: expected one of the commands run, train, data, model, diff, bench, doctor, "
-            "version, "
+            "lockstep: expected one of the commands run, train, plan, data, model, diff, bench, "
+            "doctor, version, "
             "found 'rum'\n"
             "  try: lockstep run\n");
 }
 
 TEST(CommandsTest, EveryCommandHasHelp) {
   for (const auto* command :
-       {"run", "train", "data", "model", "diff", "bench", "doctor", "version"}) {
+       {"run", "train", "plan", "data", "model", "diff", "bench", "doctor", "version"}) {
     const auto result = lockstep({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(std::string("Usage: lockstep ") + command));
@@ -41,7 +41,7 @@ TEST(CommandsTest, EveryCommandHasHelp) {
 }
 
 TEST(CommandsTest, EveryCommandRefusesAnUnknownOption) {
-  for (const auto* command : {"run", "train", "doctor", "version"}) {
+  for (const auto* command : {"run", "train", "plan", "doctor", "version"}) {
     const auto result = lockstep({command, "--hepl"});
     EXPECT_EQ(result.exit_code, 2) << command;
     EXPECT_EQ(result.err,

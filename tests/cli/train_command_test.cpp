@@ -16,7 +16,9 @@ class TrainHandOnTest : public ::testing::Test {
     folder_.write("lockstep-train",
                   "#!/bin/sh\n"
                   "echo \"$@, OpenMP $OMP_NUM_THREADS, BLAS ${OPENBLAS_CORETYPE-free}, "
-                  "T ${LOCKSTEP_THREADS_PER_DEVICE-unset}\"\n",
+                  "T ${LOCKSTEP_THREADS_PER_DEVICE-unset}${LOCKSTEP_CACHE_PATH+, cache "
+                  "$LOCKSTEP_CACHE_PATH}${LOCKSTEP_DEVICES_PER_REPLICA+, S "
+                  "$LOCKSTEP_DEVICES_PER_REPLICA}\"\n",
                   0755);
     run({"cp", LOCKSTEP_BINARY, folder_.path()});
   }
@@ -45,8 +47,8 @@ TEST_F(TrainHandOnTest, StartsItselfOverSeveralInstances) {
                                    "--threads-per-device", "2", "--batch-size=16"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(sorted_lines(result.out),
-            "[0] train --batch-size 16, OpenMP 2, BLAS free, T 2\n"
-            "[1] train --batch-size 16, OpenMP 2, BLAS free, T 2\n");
+            "[0] train --batch-size 16, OpenMP 2, BLAS free, T 2, S 1\n"
+            "[1] train --batch-size 16, OpenMP 2, BLAS free, T 2, S 1\n");
 }
 
 TEST_F(TrainHandOnTest, TakesItsPlaceUnderTheLauncher) {
@@ -54,7 +56,38 @@ TEST_F(TrainHandOnTest, TakesItsPlaceUnderTheLauncher) {
       command({"run", "--num-replicas", "8", "--num-instances", "2", "--threads-per-device", "2",
                "--only-output-from-instance", "1", program(), "train", "--batch-size=16"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, "[1] train --batch-size 16, OpenMP 2, BLAS free, T 2\n");
+  EXPECT_EQ(result.out, "[1] train --batch-size 16, OpenMP 2, BLAS free, T 2, S 1\n");
+}
+
+TEST_F(TrainHandOnTest, SpreadsReplicasOverDevicesAloneAndInAJob) {
+  const std::vector<std::string> options{
+      "train",        "--split",     "layer2.0,layer3.0",    "--recompute=blocks",
+      "--cache-path", "/some/cache", "--threads-per-device", "1"};
+  EXPECT_EQ(run(command(options)).out,
+            "train --split layer2.0,layer3.0 --recompute=blocks --devices-per-replica 3 "
+            "--threads-per-device 1, OpenMP 1, BLAS free, T unset, cache /some/cache\n");
+  auto in_job = options;
+  in_job.insert(in_job.end(), {"--num-instances", "2", "--only-output-from-instance", "1"});
+  EXPECT_EQ(run(command(in_job)).out,
+            "[1] train --split layer2.0,layer3.0 --recompute=blocks, OpenMP 1, BLAS free, T 1, "
+            "cache /some/cache, S 3\n");
+}
+
+TEST_F(TrainHandOnTest, PlansAJobInOneProcess) {
+  const auto result = run(command({"plan", "--replicas", "8", "--num-instances", "3", "-q",
+                                   "--threads-per-device", "2", "--cache-path", "/some/cache"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "plan --replicas 8 --num-instances 3 --quiet --threads-per-device 2, OpenMP 2, BLAS "
+            "free, T unset, cache /some/cache\n");
+}
+
+TEST_F(TrainHandOnTest, PlansNothingUnderALauncher) {
+  const auto result = run(command({"run", program(), "plan"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("plan: expected to be started by itself, found that a launcher "
+                                    "has started it\n"));
+  EXPECT_THAT(result.err, HasSubstr("try: run 'lockstep plan' without the launcher"));
 }
 
 TEST_F(TrainHandOnTest, ComputesWithAsManyThreadsAloneAsInAJob) {
@@ -93,14 +126,42 @@ TEST(TrainCommandTest, ShowsItsOptionsInGroupsWithTheirDefaults) {
   const auto help = lockstep({"train", "--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_EQ(help.err, "");
-  for (const auto* text :
-       {"Usage: lockstep train [options]\n", "\nModel and data:\n", "\nBatches:\n", "\nTraining:\n",
-        "\nLoading:\n", "\nPlacement:\n", "\nOutput:\n", "--batch-size B=64 ",
-        "--model NAME=resnet20 ", "--dataset NAME=fashion-mnist ", "=standard ", "=constant ",
-        "=32.32 ", "=bf16 ", "--momentum SHARE=0.9 ", "[0.1 for sgd, 0.001 for others]",
-        "--executable-cache-path"}) {
+  for (const auto* text : {"Usage: lockstep train [options]\n",
+                           "\nModel and data:\n",
+                           "\nBatches:\n",
+                           "\nTraining:\n",
+                           "\nLoading:\n",
+                           "\nModel parallelism:\n",
+                           "\nPlacement:\n",
+                           "\nOutput:\n",
+                           "--batch-size B=64 ",
+                           "--model NAME=resnet20 ",
+                           "--dataset NAME=fashion-mnist ",
+                           "=standard ",
+                           "=constant ",
+                           "=32.32 ",
+                           "=bf16 ",
+                           "--momentum SHARE=0.9 ",
+                           "[0.1 for sgd, 0.001 for others]",
+                           "--executable-cache-path",
+                           "--devices-per-replica,--ipus-per-replica S=1",
+                           "--split BLOCK[,BLOCK]",
+                           "--pipeline HOW=1f1b ",
+                           "--recompute [HOW]"}) {
     EXPECT_THAT(help.out, HasSubstr(text));
   }
+}
+
+TEST(PlanCommandTest, ShowsTheOptionsOfTrainAndItsOwn) {
+  const auto help = lockstep({"plan", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_EQ(help.err, "");
+  for (const auto* text :
+       {"Usage: lockstep plan [options]\n", "without training", "\nModel parallelism:\n",
+        "--json FILE", "Example: lockstep plan --model resnet101"}) {
+    EXPECT_THAT(help.out, HasSubstr(text));
+  }
+  EXPECT_THAT(lockstep({"train", "--help"}).out, ::testing::Not(HasSubstr("--json")));
 }
 
 TEST(TrainCommandTest, NamesTheOptionThatWasProbablyMeant) {

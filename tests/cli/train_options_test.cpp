@@ -39,6 +39,11 @@ TEST(TrainOptionsTest, DefaultsAreThoseOfTheRequest) {
   EXPECT_EQ(request.device_iterations, 1);
   EXPECT_EQ(request.replicas, std::nullopt);
   EXPECT_EQ(request.threads_per_device, std::nullopt);
+  EXPECT_EQ(request.devices_per_replica, 1);
+  EXPECT_TRUE(request.split.empty());
+  EXPECT_EQ(request.pipeline, PipelineSchedule::OneForwardOneBackward);
+  EXPECT_EQ(request.recompute, Recompute::None);
+  EXPECT_EQ(request.cache_path, "");
   EXPECT_EQ(request.epochs, 5);
   EXPECT_EQ(request.schedule.kind, ScheduleKind::Constant);
   EXPECT_EQ(request.schedule.step_epochs, defaults.schedule.step_epochs);
@@ -84,6 +89,7 @@ TEST(TrainOptionsTest, ReadsWhatIsTrainedOnWhat) {
   EXPECT_EQ(request.dataset, "cifar10");
   EXPECT_EQ(request.set.data_dir, "d");
   EXPECT_EQ(request.set.cache_dir, "c");
+  EXPECT_EQ(request.cache_path, "c");
   EXPECT_EQ(request.image_size, (data::ImageSize{64, 48}));
   EXPECT_EQ(request.augment, data::Augment::Flip);
   EXPECT_EQ(request.limit_train, 1000);
@@ -165,6 +171,32 @@ TEST(TrainOptionsTest, ReadsHowItIsLoadedAndWhatComesOfIt) {
   EXPECT_EQ(request.log_dir, "logs");
   EXPECT_EQ(request.export_to, folder.path() + "/w.safetensors");
   EXPECT_EQ(request.summary_file, "s.json");
+}
+
+TEST(TrainOptionsTest, ReadsHowAReplicaIsSpreadOverDevices) {
+  const auto request = request_of({"--devices-per-replica", "3", "--split", "layer2.0, layer3.8",
+                                   "--pipeline", "gpipe", "--recompute"});
+  EXPECT_EQ(request.devices_per_replica, 3);
+  EXPECT_EQ(request.split, (Words{"layer2.0", "layer3.8"}));
+  EXPECT_EQ(request.pipeline, PipelineSchedule::GPipe);
+  EXPECT_EQ(request.recompute, Recompute::Stage);
+  EXPECT_EQ(request_of({"--ipus-per-replica", "2"}).devices_per_replica, 2);
+  EXPECT_EQ(request_of({"--ipus-per-replica", "2", "--pipeline", "1f1b"}).pipeline,
+            PipelineSchedule::OneForwardOneBackward);
+  EXPECT_EQ(request_of({"--ipus-per-replica", "2", "--pipeline", "sequential"}).pipeline,
+            PipelineSchedule::Sequential);
+}
+
+TEST(TrainOptionsTest, ASplitSaysHowManyDevicesThereAre) {
+  EXPECT_EQ(request_of({"--split", "a"}).devices_per_replica, 2);
+  EXPECT_EQ(request_of({"--split", "a,b", "--pipeline", "gpipe"}).devices_per_replica, 3);
+}
+
+TEST(TrainOptionsTest, RecomputesStagesOrBlocks) {
+  EXPECT_EQ(request_of({"--recompute=stage"}).recompute, Recompute::Stage);
+  EXPECT_EQ(request_of({"--recompute=blocks"}).recompute, Recompute::Blocks);
+  EXPECT_EQ(request_of({"--recompute", "blocks"}).recompute, Recompute::Blocks);
+  EXPECT_EQ(request_of({"--recompute", "--epochs", "1"}).recompute, Recompute::Stage);
 }
 
 TEST(TrainOptionsTest, TakesTheTutorialsCommands) {
@@ -259,6 +291,19 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{{"--device", "cud"},
                 "--device: expected one of auto, cpu, cuda, found 'cud'",
                 "--device cuda"},
+        Refused{{"--pipeline", "1f1c", "--devices-per-replica", "2"},
+                "--pipeline: expected one of 1f1b, gpipe, sequential, found '1f1c'",
+                "--pipeline 1f1b"},
+        Refused{{"--recompute=block"},
+                "--recompute: expected one of stage, blocks, found 'block'",
+                "--recompute blocks"},
+        Refused{{"--split", "layer2.0,,layer3.0"},
+                "--split: expected names of blocks with a comma between them, found "
+                "'layer2.0,,layer3.0'",
+                "--split layer2.0,layer3.0"},
+        Refused{{"--split", ""},
+                "--split: expected names of blocks with a comma between them, found ''",
+                "--split layer2.0,layer3.0; or --devices-per-replica alone"},
         Refused{{"--cpu-features", "avx3"},
                 "--cpu-features: expected one of auto, sse4, avx2, avx512, found 'avx3'",
                 "--cpu-features avx2"}));
@@ -328,6 +373,18 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{{"--transport", "local", "--num-instances", "2"},
                 "--transport local stays within one process, but --num-instances is 2",
                 "--transport shm, or --num-instances 1"},
+        Refused{{"--split", "a,b", "--devices-per-replica", "2"},
+                "--split names 2 blocks, which makes 3 stages, but --devices-per-replica is 2",
+                "give --devices-per-replica 3, or name 1 for --split"},
+        Refused{{"--split", "a", "--devices-per-replica", "3"},
+                "--split names 1 block, which makes 2 stages, but --devices-per-replica is 3",
+                "give --devices-per-replica 2, or name 2 for --split"},
+        Refused{{"--split", "a", "--devices-per-replica", "1"},
+                "--split names 1 block, which makes 2 stages, but --devices-per-replica is 1",
+                "give --devices-per-replica 2, or leave --split out"},
+        Refused{{"--pipeline", "gpipe"},
+                "--pipeline works with several devices per replica, but --devices-per-replica is 1",
+                "give --devices-per-replica 2, or leave --pipeline out"},
         Refused{{"--num-instances", "0"},
                 "--num-instances is 0, expected at least 1",
                 "--num-instances 1"},
@@ -350,6 +407,9 @@ INSTANTIATE_TEST_SUITE_P(
                               "lockstep train --help"},
                       Refused{{"--replicas", "two"},
                               "--replicas: expected a whole number from 1 on, found 'two'",
+                              "lockstep train --help"},
+                      Refused{{"--devices-per-replica", "0"},
+                              "--devices-per-replica: expected a whole number from 1 on, found '0'",
                               "lockstep train --help"},
                       Refused{{"--limit-test", "0"},
                               "--limit-test: expected a whole number from 1 on, found '0'",
@@ -415,7 +475,8 @@ TEST(TrainOptionsTest, RefusesAFileThatCouldNotBeWrittenAfterHours) {
 }
 
 TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
-  const auto identity = launched_by(topology::LaunchedBy::Lockstep);
+  auto identity = launched_by(topology::LaunchedBy::Lockstep);
+  identity.devices_per_replica = 2;
   for (const auto& refused : {
            Refused{{"--replicas", "8"},
                    "8 replicas are set by the launcher, found --replicas",
@@ -426,6 +487,16 @@ TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
            Refused{{"--threads-per-device", "1"},
                    "1 thread per device is set by the launcher, found --threads-per-device",
                    "pass --threads-per-device to it instead"},
+           Refused{{"--ipus-per-replica", "2"},
+                   "2 devices per replica are set by the launcher, found --devices-per-replica",
+                   "pass --devices-per-replica to it instead"},
+           Refused{{"--cache-path", "c"},
+                   "a launcher has started this process, found --cache-path",
+                   "pass --cache-path to it instead"},
+           Refused{{"--split", "a,b"},
+                   "--split names 2 blocks, which makes 3 stages, but 2 devices per replica are "
+                   "set by the launcher",
+                   "pass --devices-per-replica 3 to it, or name 1 for --split"},
            Refused{{"--bind", "none"},
                    "a launcher has started this process, found --bind",
                    "pass --bind to it instead"},
@@ -437,16 +508,76 @@ TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
   }
 }
 
+TEST(TrainOptionsTest, TakesTheDevicesOfTheLauncher) {
+  auto identity = launched_by(topology::LaunchedBy::Lockstep);
+  expect_refused({{"--pipeline", "gpipe"},
+                  "--pipeline works with several devices per replica, but 1 device per replica is "
+                  "set by the launcher",
+                  "pass --devices-per-replica 2 to it, or leave --pipeline out"},
+                 identity);
+  identity.devices_per_replica = 2;
+  const auto request =
+      parse_train_arguments({"--pipeline", "gpipe", "--split", "a"}, identity).value().request;
+  EXPECT_EQ(request.devices_per_replica, std::nullopt) << "they are the launcher's";
+  EXPECT_EQ(request.split, Words{"a"});
+}
+
 TEST(TrainOptionsTest, KnowsThatOtherLaunchersHaveNoReplicas) {
   const auto identity = launched_by(topology::LaunchedBy::Torchrun);
   expect_refused({{"--replicas", "8"},
                   "8 replicas are set by the launcher, found --replicas",
                   "leave --replicas out, or start it with 'lockstep run --num-replicas'"},
                  identity);
+  expect_refused({{"--split", "a"},
+                  "--split names 1 block, which makes 2 stages, but 1 device per replica is set by "
+                  "the launcher",
+                  "leave --split out, or start it with 'lockstep run --devices-per-replica 2'"},
+                 identity);
+  EXPECT_EQ(parse_train_arguments({"--cache-path", "c"}, identity).value().request.cache_path, "c");
   EXPECT_EQ(parse_train_arguments({"--threads-per-device", "2"}, identity)
                 .value()
                 .request.threads_per_device,
             2);
+}
+
+TEST(PlanOptionsTest, AreThoseOfTrainAndAFile) {
+  const auto plan = parse_train_arguments({"--batch-size", "8", "--num-instances", "2", "--json",
+                                           "p.json", "--split", "a"},
+                                          {}, cli::TrainCommand::Plan)
+                        .value();
+  EXPECT_EQ(plan.command, cli::TrainCommand::Plan);
+  EXPECT_EQ(plan.request.batch_size, 8);
+  EXPECT_EQ(plan.request.devices_per_replica, 2);
+  EXPECT_EQ(plan.job.run.num_instances, 2);
+  EXPECT_EQ(plan.job.run.devices_per_replica, 2);
+  EXPECT_EQ(plan.json_file, "p.json");
+  expect_refused({{"--json", "p.json"}, "unknown option '--json'", ""}, {});
+}
+
+TEST(PlanOptionsTest, AreRefusedInThePlansName) {
+  const auto expect = [](const Words& words, ErrorKind kind, const std::string& text) {
+    expect_error([&] { parse_train_arguments(words, {}, cli::TrainCommand::Plan); }, kind, text);
+  };
+  expect({"--batch-size", "0"}, ErrorKind::Options,
+         "plan: --batch-size: expected a whole number from 1 on, found '0'\nlockstep plan --help");
+  expect({"--model", "resnet21"}, ErrorKind::Options, "plan: --model: expected one of ");
+  expect({"--augment", "flop"}, ErrorKind::Options, "plan: --augment: expected one of ");
+  expect({"--image-size", "32"}, ErrorKind::Options, "plan: --image-size: expected HEIGHTxWIDTH");
+  expect({"--pipeline", "gpipe"}, ErrorKind::Options,
+         "plan: --pipeline works with several devices");
+  expect({"--device", "cuda"}, ErrorKind::Unavailable, "plan: --device: expected auto or cpu");
+  expect({"-v", "-q"}, ErrorKind::Options, "plan: expected --verbose or --quiet, found both");
+  expect({"--json", "/no/such/p.json"}, ErrorKind::Io,
+         "plan: --json /no/such/p.json: expected '/no/such' to be a folder, found none");
+}
+
+TEST(PlanOptionsTest, AreForAProcessThatIsAlone) {
+  for (const auto launcher : {topology::LaunchedBy::Lockstep, topology::LaunchedBy::Torchrun}) {
+    expect_error([&] { parse_train_arguments({}, launched_by(launcher), cli::TrainCommand::Plan); },
+                 ErrorKind::Options,
+                 "plan: expected to be started by itself, found that a launcher has started it\n"
+                 "run 'lockstep plan' without the launcher");
+  }
 }
 
 TEST(TrainOptionsTest, RefusesAVectorUnitThatIsNotHere) {

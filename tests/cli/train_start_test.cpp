@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/support/errors.h"
 
 namespace lockstep::testing {
@@ -16,6 +18,10 @@ using Words = std::vector<std::string>;
 
 TrainArguments read(const Words& words, const topology::Identity& identity = {}) {
   return cli::parse_train_arguments(words, identity).value();
+}
+
+TrainArguments read(const Words& words, cli::TrainCommand command) {
+  return cli::parse_train_arguments(words, {}, command).value();
 }
 
 topology::Identity launched() {
@@ -35,11 +41,24 @@ topology::Machine machine_of(int cores) {
   return machine;
 }
 
-/// Of every kind: a number, a word, flags, an option by its other name, and a value with a dash.
-const Words kOptions{"--batch-size=16",         "--lr", "0.5",         "--eight-bit-io",
-                     "--executable-cache-path", "c d",  "--summary=-s"};
-const Words kSameOptions{"train", "--cache-path",   "c d",         "--batch-size", "16", "--lr",
-                         "0.5",   "--eight-bit-io", "--summary=-s"};
+/// Of every kind: a number, a word, a name with a space, flags with and without a value, and a
+/// value with a dash.
+const Words kOptions{"--batch-size=16",    "--lr",       "0.5",         "--eight-bit-io",
+                     "--recompute=blocks", "--data-dir", "d e",         "--nesterov=false",
+                     "--precision",        "16.16",      "--summary=-s"};
+const Words kSameOptions{"train",
+                         "--data-dir",
+                         "d e",
+                         "--batch-size",
+                         "16",
+                         "--lr",
+                         "0.5",
+                         "--nesterov=false",
+                         "--precision",
+                         "16.16",
+                         "--eight-bit-io",
+                         "--recompute=blocks",
+                         "--summary=-s"};
 
 Words with(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -62,7 +81,9 @@ TEST(TrainStartTest, WhatTheTrainerIsToldMeansTheSame) {
   EXPECT_EQ(again.request.batch_size, 16);
   EXPECT_EQ(again.request.optimizer.lr(), 0.5);
   EXPECT_TRUE(again.request.eight_bit_io);
-  EXPECT_EQ(again.request.set.cache_dir, "c d");
+  EXPECT_EQ(again.request.set.data_dir, "d e");
+  EXPECT_EQ(again.request.recompute, Recompute::Blocks);
+  EXPECT_FALSE(again.request.optimizer.sgd().nesterov);
   EXPECT_EQ(again.request.summary_file, "-s");
   EXPECT_EQ(again.request.threads_per_device, 3);
   EXPECT_EQ(again.given, first.given);
@@ -85,6 +106,74 @@ TEST(TrainStartTest, DecidesThreadsAloneAsTheLauncherDoes) {
         launch::plan_job(arguments.job.run, {{.name = "h", .slots = {}}}, machine_of(cores));
     EXPECT_EQ(std::to_string(plan.threads_per_device), threads);
   }
+}
+
+TEST(TrainStartTest, DividesCoresAmongTheDevicesOfAllReplicas) {
+  const auto arguments = read({"--replicas", "2", "--ipus-per-replica", "4"});
+  const auto start = cli::start_alone(arguments, machine_of(16), {});
+  EXPECT_THAT(start.arguments, ElementsAre("train", "--replicas", "2", "--devices-per-replica", "4",
+                                           "--threads-per-device", "2"));
+  EXPECT_EQ(start.environment.get("OMP_NUM_THREADS"), "2");
+  EXPECT_EQ(arguments.job.run.devices_per_replica, 4);
+}
+
+TEST(TrainStartTest, TellsTheTrainerHowManyDevicesASplitComesTo) {
+  const auto arguments = read({"--split", "layer2.0,layer3.0"});
+  EXPECT_THAT(cli::start_alone(arguments, machine_of(6), {}).arguments,
+              ElementsAre("train", "--split", "layer2.0,layer3.0", "--devices-per-replica", "3",
+                          "--threads-per-device", "2"));
+}
+
+TEST(TrainStartTest, GivesTheJobItsDevicesAndTheTrainersTheirStages) {
+  const auto job =
+      cli::train_job(read({"--num-instances", "2", "--devices-per-replica", "2", "--split",
+                           "layer2.0", "--pipeline", "gpipe", "--recompute"}),
+                     "t");
+  EXPECT_EQ(job.run.devices_per_replica, 2);
+  EXPECT_THAT(job.run.command, ElementsAre("t", "train", "--split", "layer2.0", "--pipeline",
+                                           "gpipe", "--recompute=stage"));
+  EXPECT_EQ(cli::train_job(read({"--num-instances", "2", "--split", "a,b,c"}), "t")
+                .run.devices_per_replica,
+            4);
+}
+
+TEST(TrainStartTest, KeepsThingsWhereItIsTold) {
+  const Words words{"--executable-cache-path", "c d"};
+  const auto here = std::filesystem::absolute("c d").string();
+  const auto alone = cli::start_alone(read(words), machine_of(1), {});
+  EXPECT_THAT(alone.arguments, ElementsAre("train", "--threads-per-device", "1"));
+  EXPECT_EQ(alone.environment.get("LOCKSTEP_CACHE_PATH"), here);
+  auto torchrun = launched();
+  torchrun.launched_by = topology::LaunchedBy::Torchrun;
+  const auto in_job = cli::start_in_job(read(words, torchrun), {});
+  EXPECT_THAT(in_job.arguments, ElementsAre("train"));
+  EXPECT_EQ(in_job.environment.get("LOCKSTEP_CACHE_PATH"), here);
+  const auto job = cli::train_job(read(words), "t");
+  EXPECT_THAT(job.run.command, ElementsAre("t", "train"));
+  EXPECT_EQ(job.run.cache_path, "c d");
+}
+
+TEST(TrainStartTest, MakesPlansOfJobsOfAnySizeInOneProcess) {
+  const auto arguments = read({"--replicas", "8", "--num-instances", "4", "--bind", "none",
+                               "--split", "layer2.0", "--cache-path", "/c", "--json", "p.json"},
+                              cli::TrainCommand::Plan);
+  const auto start = cli::start_alone(arguments, machine_of(32), {});
+  EXPECT_THAT(start.arguments,
+              ElementsAre("plan", "--replicas", "8", "--split", "layer2.0", "--num-instances", "4",
+                          "--bind", "none", "--json", "p.json", "--devices-per-replica", "2",
+                          "--threads-per-device", "2"));
+  EXPECT_EQ(start.environment.get("OMP_NUM_THREADS"), "2");
+  EXPECT_EQ(start.environment.get("LOCKSTEP_CACHE_PATH"), "/c");
+
+  const auto again =
+      read({start.arguments.begin() + 1, start.arguments.end()}, cli::TrainCommand::Plan);
+  cli::check_trainer_can_follow(again);
+  EXPECT_EQ(again.job.run.num_instances, 4);
+  EXPECT_EQ(again.job.run.num_replicas, 8);
+  EXPECT_EQ(again.job.run.devices_per_replica, 2);
+  EXPECT_EQ(again.job.run.threads_per_device, 2);
+  EXPECT_EQ(again.request.devices_per_replica, 2);
+  EXPECT_EQ(again.json_file, "p.json");
 }
 
 TEST(TrainStartTest, LetsThreadsThatShareCoresSleep) {
@@ -165,6 +254,13 @@ TEST(TrainStartTest, TheTrainerItselfRefusesWhatItCannotFollow) {
     expect_error([&] { cli::check_trainer_can_follow(read(words)); }, ErrorKind::Options,
                  "has to be followed before this program starts");
   }
+  expect_error(
+      [] {
+        cli::check_trainer_can_follow(read({"--cpu-features", "auto"}, cli::TrainCommand::Plan));
+      },
+      ErrorKind::Options,
+      "--cpu-features has to be followed before this program starts\n"
+      "lockstep plan --cpu-features");
 }
 
 }  // namespace

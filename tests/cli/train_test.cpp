@@ -192,8 +192,6 @@ TEST_F(TrainTest, FollowsTheCommandOfTheTutorialUnderTheLauncher) {
                      LOCKSTEP_BINARY + " train " + kTutorial + " --limit-train 4500"));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(without_unfinished_bars(result.out), MatchesRegex(shape_of_output("\\[0\\] ", "2")));
-  EXPECT_THAT(result.err,
-              HasSubstr("note: a replica of 2 devices is computed by the first of them\n"));
 }
 
 TEST_F(TrainTest, GivesTheSameBitsFromBytesAsFromNumbers) {
