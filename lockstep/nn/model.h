@@ -40,6 +40,10 @@ class Model {
   /// Every name of every parameter and buffer, a tied one under all of its names.
   virtual std::vector<NamedTensor> tensors() const = 0;
 
+  /// Those of them that belong to a block. One may belong to several blocks; where a module lists
+  /// its blocks, also to none.
+  virtual std::vector<NamedTensor> block_tensors(std::size_t block) const = 0;
+
   virtual void set_mode(Mode mode) = 0;
 
   /// Another one with the same weights in memory of its own. What is tied here is tied there.

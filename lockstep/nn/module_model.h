@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/nn/model.h"
+#include "lockstep/nn/module_blocks.h"
 #include "lockstep/nn/module_tensors.h"
 #include "lockstep/nn/network.h"
 #include "lockstep/nn/random/random_scope.h"
@@ -20,35 +21,40 @@ std::shared_ptr<Module> module_in(const torch::nn::ModuleHolder<Module>& holder)
   return holder.is_empty() ? nullptr : holder.ptr();
 }
 
-/// A module as a `Model`. `Module` has `at::Tensor forward(at::Tensor)`. A `Network` brings its own
-/// blocks; any other module is one block, "model".
+/// A module as a `Model`: the blocks that it lists, of a `Network` those that were added, of a
+/// `torch::nn::Sequential` its children, of any other the whole, "model", by its
+/// `at::Tensor forward(at::Tensor)`.
+///
+/// What is random is drawn for the block and for the number of the call within it. So the layers of
+/// a Sequential draw otherwise than they would within one module; where stages begin changes
+/// nothing.
 template <typename Module>
 class ModuleModel : public Model {
  public:
   explicit ModuleModel(std::shared_ptr<Module> module) : module_(std::move(module)) {
     if (module_ == nullptr) refuse_null();
+    blocks_ = blocks_of(*module_);
+    check_blocks(*module_, blocks_);
   }
 
   std::vector<std::string> block_names() const override {
-    if constexpr (kHasBlocks) {
-      std::vector<std::string> names;
-      for (const auto& block : module_->blocks()) names.push_back(block.name);
-      return names;
-    } else {
-      return {"model"};
-    }
+    std::vector<std::string> names;
+    for (const auto& block : blocks_) names.push_back(block.name);
+    return names;
   }
 
   at::Tensor run_block(std::size_t block, at::Tensor input) override {
-    if constexpr (kHasBlocks) {
-      return module_->run_block(block, std::move(input));
-    } else {
-      if (auto* const scope = RandomScope::current()) scope->enter_block(0);
-      return module_->forward(std::move(input));
+    if (auto* const scope = RandomScope::current()) {
+      scope->enter_block(static_cast<std::uint32_t>(block));
     }
+    return blocks_.at(block).run(std::move(input));
   }
 
   std::vector<NamedTensor> tensors() const override { return tensors_of(*module_); }
+  std::vector<NamedTensor> block_tensors(std::size_t block) const override {
+    if (block_source<Module>() == BlockSource::Whole) return tensors();
+    return tensors_of_block(*module_, blocks_.at(block));
+  }
   void set_mode(Mode mode) override { module_->train(mode == Mode::Train); }
 
   /// A copy of the same class, with the same weights.
@@ -58,11 +64,11 @@ class ModuleModel : public Model {
     return std::make_unique<ModuleModel>(std::move(copy));
   }
 
- private:
-  static constexpr bool kHasBlocks = std::is_base_of_v<Network, Module>;
-
  protected:
   std::shared_ptr<Module> module_;
+
+ private:
+  std::vector<Block> blocks_;
 };
 
 /// A module that a function makes: the function makes its clones, too, so that any module will do.
@@ -90,7 +96,7 @@ class MadeModel final : public ModuleModel<Module> {
 
 /// A model of a module, or of a holder as `torch::nn::Sequential`.
 ///
-/// Errors: `Options` for a null pointer.
+/// Errors: `Options` for a null pointer, and for blocks that cannot be (`check_blocks`).
 template <typename Module>
 std::unique_ptr<Model> model_of(std::shared_ptr<Module> module) {
   return std::make_unique<ModuleModel<Module>>(std::move(module));
@@ -103,8 +109,7 @@ std::unique_ptr<Model> model_of(const torch::nn::ModuleHolder<Module>& holder) {
 /// A model of what `make()` returns: a shared pointer to a module, or a holder of one. What its
 /// constructors draw is of the seed. It is called again for each clone.
 ///
-/// Errors: `Options` for a null pointer, and from `clone`, where it makes another model on each
-/// call.
+/// Errors: as `model_of`, and `Options` from `clone`, where it makes another model on each call.
 template <typename Make>
 std::unique_ptr<Model> made_model(Make make, std::uint64_t seed) {
   const auto first = make_seeded(seed, make);

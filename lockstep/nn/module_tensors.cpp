@@ -1,8 +1,10 @@
 #include "lockstep/nn/module_tensors.h"
 
 #include <fmt/format.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <algorithm>
+#include <typeinfo>
 
 #include "lockstep/base/error.h"
 
@@ -29,10 +31,28 @@ void copy_module(const torch::nn::Module& from, torch::nn::Module& to) {
   }
 }
 
+namespace {
+
+/// libtorch's own clone of a Sequential numbers modules that had names.
+std::shared_ptr<torch::nn::Module> clone_with_names(const torch::nn::Module& module) {
+  const auto* const sequential = dynamic_cast<const torch::nn::SequentialImpl*>(&module);
+  if (sequential == nullptr || typeid(module) != typeid(torch::nn::SequentialImpl)) {
+    return module.clone();
+  }
+  auto copy = std::make_shared<torch::nn::SequentialImpl>();
+  auto child = sequential->begin();
+  for (const auto& entry : sequential->named_children()) {
+    copy->push_back(entry.key(), (child++)->clone());
+  }
+  return copy;
+}
+
+}  // namespace
+
 std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module) {
   std::shared_ptr<torch::nn::Module> copy;
   try {
-    copy = module.clone();
+    copy = clone_with_names(module);
   } catch (const c10::Error& error) {
     throw Error(ErrorKind::Options,
                 fmt::format("model: a replica needs a copy of {}, and there is none: {}",

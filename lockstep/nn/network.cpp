@@ -6,7 +6,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/module_tensors.h"
-#include "lockstep/nn/random/random_scope.h"
 
 namespace lockstep::nn {
 namespace {
@@ -45,9 +44,6 @@ void Network::check_picture(const std::vector<std::int64_t>& shape) const {
 }
 
 at::Tensor Network::run_block(std::size_t block, at::Tensor input) {
-  if (auto* const scope = RandomScope::current()) {
-    scope->enter_block(static_cast<std::uint32_t>(block));
-  }
   if (block != 0 || !input_) return blocks_.at(block).run(std::move(input));
   check_picture(input.dim() == 0 ? std::vector<std::int64_t>{} : input.sizes().slice(1).vec());
   return blocks_[0].run(input.contiguous(at::MemoryFormat::ChannelsLast));

@@ -24,8 +24,10 @@ struct InputShape {
 
 /// A part of a network that is computed as one, and after which a stage may end.
 struct Block {
-  std::string name;                  ///< as in "layer3.8"
-  std::vector<std::string> modules;  ///< the children that belong to it, as in "conv1" and "bn1"
+  std::string name;  ///< as in "layer3.8"
+  /// What belongs to it: modules, as "conv1", "bn1" or "layer3.8", and tensors that are registered
+  /// in none of them, as "scale".
+  std::vector<std::string> modules;
   std::function<at::Tensor(at::Tensor)> run;
 };
 
@@ -57,7 +59,8 @@ class Network : public torch::nn::Module {
   /// Who moves the input in gives it up: then a block may keep its gradient to itself.
   at::Tensor run_block(std::size_t block, at::Tensor input);
 
-  /// All blocks, in order.
+  /// All blocks, in order. Only a `Model` tells draws apart by block: a network within a block of
+  /// another draws for that one.
   at::Tensor forward(at::Tensor input);
 
   std::shared_ptr<torch::nn::Module> clone(const OptionalDevice& device = {}) const override;

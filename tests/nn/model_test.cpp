@@ -151,8 +151,9 @@ TEST(ModelTest, ShowsTheWholeGradientOfAnActivationThatSomebodyHolds) {
 }
 
 TEST(ModelTest, TakesAnyModuleAsOneBlock) {
-  const auto model = model_of(torch::nn::Sequential(torch::nn::Linear(4, 3)));
+  const auto model = model_of(torch::nn::Linear(4, 3));
   EXPECT_THAT(model->block_names(), ElementsAre("model"));
+  EXPECT_EQ(model->block_tensors(0).size(), 2U);
   EXPECT_THAT(model->forward(torch::ones({2, 4})).sizes().vec(), ElementsAre(2, 3));
 }
 

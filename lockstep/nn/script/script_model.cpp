@@ -92,6 +92,7 @@ class ScriptModel : public Model {
   }
 
   std::vector<NamedTensor> tensors() const override { return tensors_of(module_); }
+  std::vector<NamedTensor> block_tensors(std::size_t /*block*/) const override { return tensors(); }
 
   void set_mode(Mode mode) override {
     mode_ = mode;
