@@ -93,6 +93,45 @@ TEST(BlockPoolTest, ServesThreads) {
   EXPECT_EQ(pool.use().taken, 0U);
 }
 
+TEST(BlockPoolTest, CountsTheBytesThatWereAskedFor) {
+  BlockPool pool;
+  void* const small = pool.take(100);
+  void* const large = pool.take(kMiB);
+  EXPECT_EQ(pool.use().bytes, kMiB + 100);
+  pool.give(large);
+  EXPECT_EQ(pool.use().bytes, 100U);
+  EXPECT_EQ(pool.use().most_bytes, kMiB + 100);
+  pool.restart_peak();
+  EXPECT_EQ(pool.use().most_bytes, 100U);
+  // The block that waits serves a smaller wish: what was asked for counts.
+  void* const again = pool.take(kMiB - 1);
+  EXPECT_EQ(again, large);
+  EXPECT_EQ(pool.use().most_bytes, kMiB + 99);
+  EXPECT_THROW(pool.take(std::size_t{1} << 50), std::bad_alloc);
+  EXPECT_EQ(pool.use().most_bytes, kMiB + 99) << "what was refused does not count";
+  pool.give(small);
+  pool.give(again);
+  EXPECT_EQ(pool.use().bytes, 0U);
+}
+
+TEST(BlockPoolTest, CountsInThreads) {
+  BlockPool pool;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&pool] {
+      for (int i = 0; i < 1000; ++i) {
+        void* const small = pool.take(1000);
+        pool.give(pool.take(100'000));
+        pool.give(small);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(pool.use().bytes, 0U);
+  EXPECT_GE(pool.use().most_bytes, 101'000U);
+  EXPECT_LE(pool.use().most_bytes, 4 * 101'000U);
+}
+
 TEST(KeptActivationsTest, KeepsTheMemoryOfTensorsWhileItLives) {
   auto& pool = KeptActivations::pool();
   const auto taken = pool.use().taken;

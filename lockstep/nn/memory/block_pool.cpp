@@ -22,6 +22,7 @@ constexpr std::size_t kUnpooled = ~std::size_t{0};
 /// Stands before the bytes of each block.
 struct alignas(kAlignment) Header {
   std::size_t size_class;
+  std::size_t bytes;  ///< that were asked for
 };
 
 /// Eight classes for each power of two: kSmallest * (8 + k) / 8 * 2^n.
@@ -62,21 +63,38 @@ void unmap(void* block) noexcept {
 
 void* take_unpooled(std::size_t bytes) {
   const auto whole = (sizeof(Header) + bytes + kAlignment - 1) / kAlignment * kAlignment;
-  auto* const header = static_cast<Header*>(std::aligned_alloc(kAlignment, whole));
-  if (header == nullptr) throw std::bad_alloc();
-  header->size_class = kUnpooled;
-  return header + 1;
+  void* const memory = std::aligned_alloc(kAlignment, whole);
+  if (memory == nullptr) throw std::bad_alloc();
+  return new (memory) Header{kUnpooled, bytes} + 1;
 }
 
 }  // namespace
 
 void* BlockPool::take(std::size_t bytes) {
-  if (bytes < kSmallest) return take_unpooled(bytes);
+  void* const block = bytes < kSmallest ? take_unpooled(bytes) : take_pooled(bytes);
+  count_taken(bytes);
+  return block;
+}
+
+void* BlockPool::take_pooled(std::size_t bytes) {
   if (bytes > (std::size_t{1} << 60)) throw std::bad_alloc();
   const auto size_class = class_of(bytes);
   const std::lock_guard lock(mutex_);
-  void* const waiting = take_waiting(size_class);
-  return waiting != nullptr ? waiting : take_fresh(size_class);
+  void* block = take_waiting(size_class);
+  if (block == nullptr) block = take_fresh(size_class);
+  header_of(block)->bytes = bytes;
+  return block;
+}
+
+void BlockPool::count_taken(std::size_t bytes) noexcept {
+  const auto now = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  auto most = most_bytes_.load(std::memory_order_relaxed);
+  while (most < now && !most_bytes_.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
+void BlockPool::restart_peak() noexcept {
+  most_bytes_.store(bytes_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 void* BlockPool::take_waiting(std::size_t size_class) {
@@ -105,12 +123,13 @@ void* BlockPool::take_fresh(std::size_t size_class) {
   ++use_.asked;
   use_.taken += size;
   use_.peak = peak;
-  return new (memory) Header{size_class} + 1;
+  return new (memory) Header{size_class, 0} + 1;
 }
 
 void BlockPool::give(void* block) noexcept {
   if (block == nullptr) return;
-  const auto size_class = header_of(block)->size_class;
+  const auto [size_class, bytes] = *header_of(block);
+  bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   if (size_class == kUnpooled) {
     std::free(header_of(block));
     return;
@@ -140,7 +159,10 @@ void BlockPool::release() noexcept {
 
 BlockPool::Use BlockPool::use() const {
   const std::lock_guard lock(mutex_);
-  return use_;
+  auto use = use_;
+  use.bytes = bytes_.load(std::memory_order_relaxed);
+  use.most_bytes = most_bytes_.load(std::memory_order_relaxed);
+  return use;
 }
 
 }  // namespace lockstep::nn

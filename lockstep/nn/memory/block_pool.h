@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <vector>
@@ -19,10 +20,12 @@ namespace lockstep::nn {
 class BlockPool {
  public:
   struct Use {
-    std::size_t taken = 0;    ///< bytes in blocks that somebody has
-    std::size_t waiting = 0;  ///< bytes in blocks that wait
-    std::size_t peak = 0;     ///< the most that was ever taken at the same time
-    std::size_t asked = 0;    ///< how often the kernel was asked for a block
+    std::size_t taken = 0;       ///< bytes in blocks that somebody has
+    std::size_t waiting = 0;     ///< bytes in blocks that wait
+    std::size_t peak = 0;        ///< the most that was ever taken at the same time
+    std::size_t asked = 0;       ///< how often the kernel was asked for a block
+    std::size_t bytes = 0;       ///< that those who have blocks asked for, of small ones too
+    std::size_t most_bytes = 0;  ///< the most that this was, since the peak was begun anew
   };
 
   BlockPool() = default;
@@ -43,16 +46,24 @@ class BlockPool {
 
   Use use() const;
 
+  /// From here on, `most_bytes` is of what is asked for from here on.
+  void restart_peak() noexcept;
+
  private:
   static constexpr std::size_t kClasses = 8 * 48;
 
+  void* take_pooled(std::size_t bytes);
   void* take_waiting(std::size_t size_class);
   void* take_fresh(std::size_t size_class);
   bool release_largest() noexcept;
+  void count_taken(std::size_t bytes) noexcept;
 
   mutable std::mutex mutex_;
   std::array<std::vector<void*>, kClasses> waiting_;
   Use use_;
+  // Small blocks do not take the lock.
+  std::atomic<std::size_t> bytes_ = 0;
+  std::atomic<std::size_t> most_bytes_ = 0;
 };
 
 }  // namespace lockstep::nn
