@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <new>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -27,6 +28,9 @@ auto with_torch_errors(const std::string& where, const Action& action) {
     return action();
   } catch (const c10::Error& error) {
     throw torch_error(where, error);
+  } catch (const std::bad_alloc&) {  // of our own pool
+    throw Error(ErrorKind::Unavailable, where + ": there is not enough memory",
+                "a smaller picture, batch or model");
   }
 }
 

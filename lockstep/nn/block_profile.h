@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "lockstep/nn/model.h"
+#include "lockstep/plan/model_profile.h"
+
+namespace lockstep::nn {
+
+struct ProfileRequest {
+  int rounds = 0;                ///< that are timed, after one to warm up; 0: memory alone
+  double most_seconds = 5;       ///< no further round begins after that
+  std::int64_t micro_batch = 0;  ///< samples for which bytes are told; 0: those of the input
+  /// Hears of each block, of each round, that went forward or backward.
+  std::function<void(int done, int total)> on_block = [](int, int) {};
+};
+
+/// Runs a copy of the model block by block in training mode, each block a graph of its own: all
+/// forward, then all backward from a gradient of ones. So the model stays as it is.
+///
+/// Seconds are for the samples of the input: the least of all rounds, since whatever disturbs one
+/// adds to it. Bytes are of tensors alone. Where a micro-batch has up to twice the input's samples
+/// they are measured with so many; for more, they are told from the input's and twice as many,
+/// since a part of them, as gradients of parameters on their way, does not grow with the samples.
+///
+/// All tensors of the process are counted, so nothing else computes meanwhile.
+///
+/// Errors: those of `Model::clone`; what libtorch throws as `Options` or `Unavailable`, with the
+/// name of the block.
+plan::ModelProfile profile_blocks(const Model& model, const at::Tensor& input,
+                                  const ProfileRequest& request);
+
+}  // namespace lockstep::nn
