@@ -1,6 +1,7 @@
 #include "lockstep/base/process_facts.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <vector>
@@ -22,6 +23,12 @@ TEST(ProcessFactsTest, CountsMemoryThatIsTouched) {
   std::memset(touched.data(), 1, kBytes);
   EXPECT_GE(private_memory() - before, static_cast<std::int64_t>(kBytes) / 2);
   EXPECT_EQ(touched.back(), 1);
+}
+
+TEST(ProcessFactsTest, TheMachineCanGiveMemoryAndLessThanItHas) {
+  EXPECT_GT(available_memory(), std::uint64_t{1} << 20);
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  EXPECT_LT(available_memory(), pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
 }
 
 }  // namespace

@@ -8,48 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <numeric>
-#include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/strings.h"
+#include "lockstep/base/process_facts.h"
 
 namespace lockstep::comm::host {
 namespace {
 
 constexpr auto kHeaderBytes = round_up(sizeof(JobHeader), kPage);
-
-std::optional<std::uint64_t> number_in(const std::string& path, std::string_view after) {
-  try {
-    const auto text = read_file(path);
-    const auto found = text.find(after);
-    if (found == std::string::npos) return std::nullopt;
-    const std::string_view rest = std::string_view(text).substr(found + after.size());
-    const auto begin = rest.find_first_not_of(' ');
-    if (begin == std::string_view::npos) return std::nullopt;
-    const auto number =
-        parse_integer(rest.substr(begin, rest.find_first_not_of("0123456789", begin) - begin));
-    return number ? std::optional<std::uint64_t>(*number) : std::nullopt;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-/// What this machine, or the container that we are in, can still give.
-std::uint64_t available_memory() {
-  auto available = std::numeric_limits<std::uint64_t>::max();
-  if (const auto kib = number_in("/proc/meminfo", "MemAvailable:")) available = *kib * 1024;
-  const std::string group = "/sys/fs/cgroup/";
-  const auto limit = number_in(group + "memory.max", "");
-  auto used = number_in(group + "memory.current", "");
-  if (!limit || !used) return available;
-  // Cached files give way.
-  for (const auto* cache : {"\ninactive_file ", "\nactive_file "}) {
-    *used -= std::min(*used, number_in(group + "memory.stat", cache).value_or(0));
-  }
-  return std::min(available, *limit - std::min(*limit, *used));
-}
 
 void provide_pages(int file, std::uint64_t offset, std::size_t bytes) {
   // The kernel would try, and end somebody's process when it fails.
