@@ -12,7 +12,7 @@ namespace lockstep {
 enum class PipelineSchedule : std::uint8_t {
   OneForwardOneBackward,  ///< "1f1b": backward as soon as it can be, so little has to be kept
   GPipe,                  ///< "gpipe": all forward, then all backward
-  Sequential,             ///< "sequential": one stage at a time, for models that are large, not fast
+  Sequential,  ///< "sequential": one stage at a time, for models that are large, not fast
 };
 std::string_view name_of(PipelineSchedule schedule) noexcept;
 std::vector<std::string> pipeline_names();

@@ -41,13 +41,13 @@ struct DeviceMemory {
   std::int64_t gradients = 0;  ///< until they are handed in
   std::int64_t buffers = 0;    ///< each replica's own, as running statistics
 
-  std::int64_t total() const noexcept { return activations + gradients + buffers; }
+  std::int64_t total() const noexcept;
   bool operator==(const DeviceMemory&) const = default;
 };
 
 struct DevicePlan {
-  int device = 0;               ///< of the host
-  std::vector<int> cores{};     ///< of the host, that it computes on; empty: any
+  int device = 0;            ///< of the host
+  std::vector<int> cores{};  ///< of the host, that it computes on; empty: any
   std::vector<PlacedStage> stages{};
   DeviceMemory memory{};
 
@@ -71,7 +71,7 @@ struct InstancePlan {
   std::vector<DevicePlan> devices{};
 
   /// Tensor bytes of its own, and batches.
-  std::int64_t private_bytes() const;
+  std::int64_t private_bytes() const noexcept;
   bool operator==(const InstancePlan&) const = default;
 };
 
@@ -86,7 +86,8 @@ struct SharedBytes {
 };
 
 /// Everything that a run needs to know before it begins, for the whole job: nothing is left to
-/// default at run time. A value, made by `make_plan`, kept by `PlanCache`, shown by `lockstep plan`.
+/// default at run time. A value, made by `make_plan`, kept by `PlanCache`, shown by `lockstep
+/// plan`.
 ///
 /// Nothing in it has any influence on bits.
 struct Plan {
@@ -99,7 +100,9 @@ struct Plan {
   Recompute recompute = Recompute::None;
   ModelProfile profile{};
   std::vector<StagePlan> stages{};
-  double idle_share = 0;  ///< of a pipeline of these stages; what was not timed counts as equal
+  double idle_share = 0;    ///< of the devices' time; stages that were not timed count as equal
+  double step_s = 0;        ///< of computing, as the times of the stages allow; 0: not timed
+  double sequential_s = 0;  ///< the same, one stage at a time
   /// Parts of the gradient that are combined each as one, in the order in which they are.
   std::vector<ElementRange> buckets{};
   std::vector<InstancePlan> instances{};
@@ -107,7 +110,7 @@ struct Plan {
   std::int64_t available_bytes = 0;  ///< of memory, on the host that made the plan
 
   /// On one host: what is shared, and what the instances have of their own.
-  std::int64_t total_bytes() const;
+  std::int64_t total_bytes() const noexcept;
   bool operator==(const Plan&) const = default;
 };
 

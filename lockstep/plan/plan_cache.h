@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/plan/plan.h"
+#include "lockstep/plan/plan_lock.h"
 
 namespace lockstep::plan {
 
@@ -28,6 +29,9 @@ struct PlanKey {
 /// A file that is damaged, or was written for something else, is ignored with a word and written
 /// anew. Above the limit the files that were used longest ago are removed. A folder that cannot be
 /// used costs the time to make the plan, never the run: that is said, too.
+///
+/// Any number of threads may call its members at the same time; `tell` and `heartbeat` are then
+/// called from each of them.
 class PlanCache {
  public:
   struct Settings {
@@ -35,7 +39,7 @@ class PlanCache {
     /// How long to wait for somebody else's plan before making one.
     std::chrono::duration<double> deadline{60};
     std::function<void(const std::string&)> tell = [](const std::string&) {};
-    /// Called about ten times a second while it waits.
+    /// Called about twenty times a second while it waits. What it throws ends the wait.
     std::function<void()> heartbeat = [] {};
   };
   struct Found {
@@ -43,6 +47,7 @@ class PlanCache {
     bool is_cached = false;  ///< it was there, or somebody else made it meanwhile
   };
 
+  /// Plans are in `folder`/plans, which is made when the first one is kept.
   PlanCache(std::filesystem::path folder, Settings settings);
 
   /// The plan for this key; `make` makes it where there is none. Throws what `make` throws.
@@ -51,7 +56,11 @@ class PlanCache {
   std::filesystem::path path_of(const PlanKey& key) const;
 
  private:
-  std::filesystem::path folder_;
+  /// Waits until the plan is ours to make, or for too long.
+  PlanLock::Holder wait_for(PlanLock& lock) const;
+  void keep(const PlanKey& key, const Plan& plan) const;
+
+  std::filesystem::path folder_;  ///< of plans alone
   Settings settings_;
 };
 
