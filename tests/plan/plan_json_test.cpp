@@ -51,8 +51,8 @@ Plan distinct_plan() {
                       .most_in_flight = 304},
                      {.first_block = 1, .num_blocks = 2}},
           .idle_share = 3 / 11.0,
-      .step_s = 3 / 13.0,
-      .sequential_s = 3 / 17.0,
+          .step_s = 3 / 13.0,
+          .sequential_s = 3 / 17.0,
           .buckets = {{.first = 401, .count = 402}, {.first = 403, .count = 404}},
           .instances =
               {{.instance = 501,
