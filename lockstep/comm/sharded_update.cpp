@@ -110,6 +110,33 @@ std::vector<int> agree_on_shape(Communicator& communicator, const ShardedUpdate:
   return leaf_counts;
 }
 
+std::size_t leaf_bytes_of(const ShardedUpdate::Shape& shape) {
+  return whole_lines(static_cast<std::size_t>(shape.count + shape.num_totals) * sizeof(float));
+}
+
+std::size_t measured_bytes_of(const ShardedUpdate::Shape& shape) {
+  return whole_lines(shape.blocks.size() * static_cast<std::size_t>(shape.values_per_block) *
+                     sizeof(double));
+}
+
+std::size_t bytes_of(const ShardedUpdate::Shape& shape, std::span<const LeafRange> ranges) {
+  std::size_t num_buffers = 0;
+  for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
+  return kLine + measured_bytes_of(shape) + 2 * whole_lines(shape.state_bytes) +
+         num_buffers * leaf_bytes_of(shape);
+}
+
+/// The blocks of one of `size` instances, from the first to the one behind the last.
+std::pair<std::size_t, std::size_t> slice_blocks(const ShardedUpdate::Shape& shape, int rank,
+                                                 int size) {
+  const auto first_from = [&](std::int64_t next) {
+    const auto element = shape.count * next / size;
+    const auto found = std::lower_bound(shape.blocks.begin(), shape.blocks.end(), element);
+    return static_cast<std::size_t>(found - shape.blocks.begin());
+  };
+  return {first_from(rank), first_from(rank + 1)};
+}
+
 }  // namespace
 
 ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::string name)
@@ -129,15 +156,24 @@ ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::strin
       std::make_unique<Reducer>(ReductionTree(layout.nodes, layout.num_leaves), ReduceOp::Sum);
 }
 
+std::size_t ShardedUpdate::memory_needed(Shape shape, std::span<const int> leaves) {
+  return bytes_of(with_blocks(std::move(shape)), LeafLayout(leaves).ranges);
+}
+
+ShardedUpdate::Slice ShardedUpdate::slice_of(Shape shape, int rank, int size) {
+  shape = with_blocks(std::move(shape));
+  const auto [begin, end] = slice_blocks(shape, rank, size);
+  const auto element = [&](std::size_t block) {
+    return block < shape.blocks.size() ? shape.blocks[block] : shape.count;
+  };
+  return {element(begin), element(end) - element(begin)};
+}
+
 /// Commit word, what is measured, two versions of the state, and each instance's buffers for nodes.
 void ShardedUpdate::lay_out(std::span<const LeafRange> ranges) {
-  const auto leaf_bytes = whole_lines(static_cast<std::size_t>(leaf_count()) * sizeof(float));
-  const auto measured_bytes = whole_lines(
-      shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block) * sizeof(double));
-  std::size_t num_buffers = 0;
-  for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
-  memory_bytes_ =
-      kLine + measured_bytes + 2 * whole_lines(shape_.state_bytes) + num_buffers * leaf_bytes;
+  const auto leaf_bytes = leaf_bytes_of(shape_);
+  const auto measured_bytes = measured_bytes_of(shape_);
+  memory_bytes_ = bytes_of(shape_, ranges);
   memory_ = communicator_.allocate(memory_bytes_, name_);
 
   auto* next = memory_.data();
@@ -200,12 +236,8 @@ void ShardedUpdate::take_leaf() {
 
 /// Blocks are dealt out whole, by where they begin, in about equal numbers of elements.
 ShardedUpdate::BlockRange ShardedUpdate::my_blocks() const {
-  const auto first_from = [&](std::int64_t rank) {
-    const auto element = shape_.count * rank / communicator_.size();
-    const auto found = std::lower_bound(shape_.blocks.begin(), shape_.blocks.end(), element);
-    return static_cast<std::size_t>(found - shape_.blocks.begin());
-  };
-  return {first_from(communicator_.rank()), first_from(communicator_.rank() + 1)};
+  const auto [begin, end] = slice_blocks(shape_, communicator_.rank(), communicator_.size());
+  return {begin, end};
 }
 
 std::int64_t ShardedUpdate::first_element(std::size_t block) const {

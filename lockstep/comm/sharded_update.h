@@ -79,6 +79,15 @@ class ShardedUpdate {
     Finish finish{};
   };
 
+  /// What all instances together will have of it in memory, where each brings so many leaves.
+  static std::size_t memory_needed(Shape shape, std::span<const int> leaves);
+  /// The elements that one of `size` instances reduces and updates.
+  struct Slice {
+    std::int64_t first;
+    std::int64_t count;
+  };
+  static Slice slice_of(Shape shape, int rank, int size);
+
   /// Everybody in the group makes it alike. Errors: `Options` for a shape that cannot be meant.
   ShardedUpdate(Communicator& communicator, Shape shape, std::string name);
 

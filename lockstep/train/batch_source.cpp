@@ -5,13 +5,11 @@
 
 namespace lockstep::train {
 
-BatchSource::BatchSource(data::Loader& loader, int devices, DeviceOf device_of)
-    : loader_(loader),
-      device_of_(std::move(device_of)),
-      waiting_(static_cast<std::size_t>(devices)) {}
+BatchSource::BatchSource(data::Loader& loader, topology::ReplicaRange replicas)
+    : loader_(loader), replicas_(replicas), waiting_(static_cast<std::size_t>(replicas.count)) {}
 
-std::optional<data::Batch> BatchSource::next(int device) {
-  auto& mine = waiting_[static_cast<std::size_t>(device)];
+std::optional<data::Batch> BatchSource::next(int replica) {
+  auto& mine = waiting_for(replica);
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return !mine.empty() || !is_asked_; });
@@ -22,9 +20,9 @@ std::optional<data::Batch> BatchSource::next(int device) {
     }
     auto batch = ask_loader(lock);
     if (!batch) return std::nullopt;
-    const int owner = device_of_(batch->place());
-    if (owner == device) return batch;
-    if (!has_given_up_) waiting_[static_cast<std::size_t>(owner)].push_back(std::move(*batch));
+    const auto owner = batch->place().replica;
+    if (owner == replica) return batch;
+    if (!has_given_up_) waiting_for(owner).push_back(std::move(*batch));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/transform/transform.h"
+#include "lockstep/nn/random/random_scope.h"
 
 namespace lockstep::train {
 namespace {
@@ -28,11 +29,21 @@ at::ScalarType scalar_type_of(const data::Field& field) {
   throw Error(ErrorKind::Bug, "fields: a type without tensors");
 }
 
+std::vector<std::int64_t> shape_of(const data::Field& field, std::int64_t samples) {
+  std::vector<std::int64_t> shape{samples};
+  shape.insert(shape.end(), field.shape.begin(), field.shape.end());
+  return shape;
+}
+
 at::Tensor values_of(const data::Batch& batch, std::size_t position) {
   const auto& field = batch.fields()[position];
-  std::vector<std::int64_t> shape{batch.size()};
-  shape.insert(shape.end(), field.shape.begin(), field.shape.end());
-  return at::from_blob(batch.data(position), shape, scalar_type_of(field));
+  return at::from_blob(batch.data(position), shape_of(field, batch.size()), scalar_type_of(field));
+}
+
+at::Tensor example_of(const data::Field& field, std::int64_t samples) {
+  const auto type = scalar_type_of(field);
+  const auto shape = shape_of(field, samples);
+  return at::isFloatingType(type) ? at::rand(shape).to(type) : at::zeros(shape, type);
 }
 
 /// The arithmetic of ToTensor and Normalize, for each of the 256 values once.
@@ -77,6 +88,20 @@ Fields BatchTensors::operator()(const data::Batch& batch) const {
                at::from_blob(const_cast<std::int64_t*>(lengths.data()), {batch.size()}, at::kLong));
   }
   return fields;
+}
+
+Fields BatchTensors::example(const std::vector<data::Field>& fields, std::int64_t samples) const {
+  // What they are is nobody's business but the measurement's.
+  const nn::RandomScope scope(nn::making_key(0));
+  Fields example;
+  for (const auto& field : fields) {
+    auto values = example_of(field, samples);
+    if (is_picture_ && field.name == image_) values = picture(values);
+    example.set(field.name, std::move(values));
+    if (field.kind != data::FieldKind::Varying) continue;
+    example.set(field.name + ".length", at::full({samples}, field.shape.front(), at::kLong));
+  }
+  return example;
 }
 
 at::Tensor BatchTensors::picture(const at::Tensor& values) const {

@@ -25,6 +25,10 @@ class BatchTensors {
 
   Fields operator()(const data::Batch& batch) const;
 
+  /// Fields of the shapes and types that a batch of a loader with these fields would give: random
+  /// where they are numbers between 0 and 1, zeros where they are whole.
+  Fields example(const std::vector<data::Field>& fields, std::int64_t samples) const;
+
  private:
   at::Tensor picture(const at::Tensor& values) const;
   at::Tensor normalized(const at::Tensor& pixels) const;

@@ -45,11 +45,10 @@ std::chrono::duration<double> patience(const topology::Identity& identity) {
 }
 
 data::LoaderOptions loader_options(const Options& options, const data::Dataset& set,
-                                   const DataLoaderOptions& loading,
-                                   const train::JobLayout& layout) {
+                                   const DataLoaderOptions& loading, int buffers) {
   return {.mode = loading.mode,
           .workers = loading.workers,
-          .buffers = 2 * layout.num_devices + 2,  // each device holds one while it asks for another
+          .buffers = buffers,
           .patience = patience(options.world().identity()),
           .pipeline = decide_pipeline(options, set, loading),
           .image_field = loading.image_field};
@@ -70,14 +69,24 @@ const data::Dataset& checked(const data::DatasetPtr& set) {
 
 }  // namespace
 
+int train::batches_at_once(const Options& options, int first_devices) {
+  const auto in_use = plan::most_in_flight({.schedule = options.pipeline(),
+                                            .stages = options.devices_per_replica(),
+                                            .micro_batches = options.gradient_accumulation()},
+                                           0);
+  // Each device holds those that are under way while it asks for another, which is being filled.
+  return first_devices * (static_cast<int>(in_use) + 1) + 2;
+}
+
 DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
                        const DataLoaderOptions& loading)
     : layout_(train::lay_out(options)),
       order_(checked(set).size(), shape_of(options, loading, layout_),
              {.seed = options.seed(), .shuffle = loading.shuffle, .limit = loading.limit}),
       tensors_(tensors_for(options, *set, loading)),
-      loader_(set, data::micro_batches(order_, layout_.local, layout_.num_devices),
-              loader_options(options, *set, loading, layout_)),
+      buffers_(train::batches_at_once(options, layout_.num_first_devices())),
+      loader_(set, data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
+              loader_options(options, *set, loading, buffers_)),
       batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()) {
   options.freeze("DataLoader");
 }
@@ -111,7 +120,7 @@ EvaluationLoader::EvaluationLoader(const Options& options, data::DatasetPtr set,
                                    .limit = loading.limit}),
       tensors_(tensors_for(options, *set, loading)),
       loader_(set, data::evaluation_batches(order_, layout_.local),
-              loader_options(options, *set, loading, layout_)) {
+              loader_options(options, *set, loading, 2 * layout_.num_devices + 2)) {
   options.freeze("EvaluationLoader");
 }
 

@@ -13,6 +13,14 @@
 
 namespace lockstep {
 
+namespace train {
+
+/// Micro-batches that an instance has filled, or in use, at the same time; `first_devices` of its
+/// devices begin replicas.
+int batches_at_once(const Options& options, int first_devices);
+
+}  // namespace train
+
 /// What a loader of a training job is asked for.
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;  ///< B: samples of a micro-batch
@@ -57,6 +65,11 @@ class DataLoader {
   // For the engine.
   const train::JobLayout& layout() const noexcept { return layout_; }
   const train::BatchTensors& tensors() const noexcept { return tensors_; }
+  /// The fields of a micro-batch, by sample.
+  const std::vector<data::Field>& fields() const noexcept { return loader_.fields(); }
+  int workers() const noexcept { return loader_.workers(); }
+  /// Micro-batches that are filled or in use at the same time.
+  int buffers() const noexcept { return buffers_; }
   /// Stands at the first micro-batch of an iteration then.
   data::Loader& micro_batches(const Iteration& iteration);
 
@@ -64,6 +77,7 @@ class DataLoader {
   train::JobLayout layout_;
   data::TrainOrder order_;
   train::BatchTensors tensors_;
+  int buffers_;
   data::Loader loader_;
   std::int64_t batches_per_iteration_;
   std::int64_t next_epoch_ = 0;

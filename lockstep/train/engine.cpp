@@ -87,16 +87,6 @@ void check_agreement(comm::Communicator& communicator, const EngineSetup& setup,
   }
 }
 
-comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const StateShape& shape,
-                                        const LeafTotals& totals, int leaves) {
-  return {.count = weights.num_elements,
-          .num_totals = static_cast<std::int64_t>(totals.count()),
-          .num_leaves = leaves,
-          .blocks = weights.blocks,
-          .values_per_block = WeightUpdate::kValuesPerBlock,
-          .state_bytes = shape.bytes()};
-}
-
 DataType leaf_type_of(const Options& options) {
   return gradient_type(options.precision(), options.half());
 }
@@ -152,6 +142,34 @@ void Engine::make_replicas() {
     replicas_.back().prepare_to_learn();
   }
   original_.emplace(-1, std::move(setup_.model), weights_, shape_);
+}
+
+void Engine::spread(const plan::Plan& plan, std::int64_t most_batches) {
+  PipelineSettings settings{.shape = {.schedule = setup_.options.pipeline(),
+                                      .stages = layout().stages,
+                                      .micro_batches = setup_.options.gradient_accumulation()},
+                            .recompute = setup_.options.recompute(),
+                            .split = plan::split_of(plan)};
+  for (int block = 0; block < std::ssize(plan.profile.blocks); ++block) {
+    settings.may_be_cut.push_back(plan::may_begin_stage(plan.profile, block));
+  }
+  pipelines_.reserve(replicas_.size());
+  for (auto& replica : replicas_) {
+    pipelines_.emplace_back(replica.model(), setup_.task, settings);
+  }
+  flow_.emplace(plan::FlowShape{.schedule = settings.shape.schedule,
+                                .micro_batches = settings.shape.micro_batches,
+                                .device_of = layout().device_of,
+                                .side_by_side = layout().num_first_devices(),
+                                .most_batches = most_batches});
+}
+
+void Engine::with_replica(const std::function<void(nn::Model&)>& measure) {
+  guarded([&] {
+    threads_.run([&](int device) {
+      if (device == 0) measure(replicas_.front().model());
+    });
+  });
 }
 
 /// The weights of instance 0 are everybody's.
@@ -228,11 +246,11 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   Stopwatch whole;
   const StepInput input{source, loader.tensors(), progress()};
   std::vector<DeviceTimes> devices(static_cast<std::size_t>(threads_.count()));
-  turn_.begin_with(layout().local.first);
+  flow_->restart();
   threads_.run(
       [&](int device) { run_device(device, input, devices[static_cast<std::size_t>(device)]); },
       [&] {
-        turn_.give_up();
+        flow_->give_up();
         source.give_up();
       });
 
@@ -268,49 +286,64 @@ void Engine::check_skipped(const StepOutput& output, const Progress& before) con
 }
 
 void Engine::run_device(int device, const StepInput& input, DeviceTimes& times) {
-  for (auto& replica : replicas_) {
-    if (layout().device_of_replica(replica.number()) != device) continue;
-    if (turn_.is_given_up()) return;
-    const auto where =
-        fmt::format("train: replica {}, step {}", replica.number(), input.progress.steps + 1);
-    nn::with_torch_errors(where, [&] { run_replica(replica, device, input, times); });
-  }
-}
-
-void Engine::run_replica(Replica& replica, int device, const StepInput& input, DeviceTimes& times) {
-  Stopwatch watch;
-  replica.attach(weights(Which::Weights), updates_.state());
-  ReplicaResult result;
-  const auto micro_batches = setup_.options.gradient_accumulation();
-  for (std::int64_t i = 0; i < micro_batches && !turn_.is_given_up(); ++i) {
-    times.compute += watch.lap();
-    const auto batch = input.source.next(device);
-    times.data += watch.lap();
-    if (!batch) throw Error(ErrorKind::Bug, "train: the loader's epoch is too short");
-    const nn::RandomScope scope({.seed = setup_.options.seed(),
-                                 .step = static_cast<std::uint64_t>(input.progress.steps),
-                                 .replica = static_cast<std::uint32_t>(replica.number()),
-                                 .micro_batch = static_cast<std::uint32_t>(i)});
-    replica.learn(input.tensors(*batch), setup_.task, input.progress.loss_scale, result);
+  while (const auto task = flow_->next(device)) {
+    const auto number = replicas_[static_cast<std::size_t>(task->replica)].number();
+    const auto where = fmt::format("train: replica {}, step {}", number, input.progress.steps + 1);
+    nn::with_torch_errors(where, [&] { run_task(*task, input, times); });
+    flow_->done(*task);
     communicator_.heartbeat("computing");
   }
-  times.compute += watch.lap();
-  hand_in(replica, result, input, times);
 }
 
-void Engine::hand_in(Replica& replica, const ReplicaResult& result, const StepInput& input,
-                     DeviceTimes& times) {
-  if (!turn_.wait_for(replica.number())) return;
+void Engine::run_task(const plan::FlowTask& task, const StepInput& input, DeviceTimes& times) {
   Stopwatch watch;
+  const auto replica = static_cast<std::size_t>(task.replica);
+  switch (task.kind) {
+    case plan::FlowTask::Kind::Forward:
+      if (task.stage == 0) times.data += enter(task, input);
+      pipelines_[replica].forward(task.stage, task.micro_batch);
+      break;
+    case plan::FlowTask::Kind::Backward:
+      pipelines_[replica].backward(task.stage, task.micro_batch);
+      break;
+    case plan::FlowTask::Kind::HandIn:
+      hand_in(replica, input);
+      times.reduce += watch.lap();
+      return;
+  }
+  times.busy += watch.lap();
+}
+
+/// With its first micro-batch a replica takes the current weights. Returns for how long it waited
+/// for data.
+double Engine::enter(const plan::FlowTask& task, const StepInput& input) {
+  auto& replica = replicas_[static_cast<std::size_t>(task.replica)];
+  auto& pipeline = pipelines_[static_cast<std::size_t>(task.replica)];
+  if (task.micro_batch == 0) {
+    replica.attach(weights(Which::Weights), updates_.state());
+    pipeline.begin({.seed = setup_.options.seed(),
+                    .step = static_cast<std::uint64_t>(input.progress.steps),
+                    .replica = static_cast<std::uint32_t>(replica.number()),
+                    .loss_scale = input.progress.loss_scale});
+  }
+  Stopwatch watch;
+  auto batch = input.source.next(replica.number());
+  const auto waited = watch.lap();
+  if (!batch) throw Error(ErrorKind::Bug, "train: the loader's epoch is too short");
+  auto fields = input.tensors(*batch);
+  pipeline.enter(task.micro_batch, std::move(*batch), std::move(fields));
+  return waited;
+}
+
+void Engine::hand_in(std::size_t replica, const StepInput& input) {
   const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
-  replica.write_leaf({static_cast<float*>(updates_.leaf()), count}, totals_, result,
-                     {.type = leaf_type_of(setup_.options),
-                      .loss_scale = static_cast<float>(input.progress.loss_scale),
-                      .micro_batches = setup_.options.gradient_accumulation()},
-                     updates_.state());
+  replicas_[replica].write_leaf({static_cast<float*>(updates_.leaf()), count}, totals_,
+                                pipelines_[replica].result(),
+                                {.type = leaf_type_of(setup_.options),
+                                 .loss_scale = static_cast<float>(input.progress.loss_scale),
+                                 .micro_batches = setup_.options.gradient_accumulation()},
+                                updates_.state());
   updates_.take_leaf();
-  turn_.pass_on();
-  times.reduce += watch.lap();
 }
 
 void Engine::check_totals(std::span<const float> totals, const Progress& progress) {
@@ -411,10 +444,14 @@ StepOutput Engine::output_of(std::span<const float> totals, const data::BatchSha
 
 void Engine::record(const std::vector<DeviceTimes>& devices, double idle, double reduce,
                     double step) {
-  DeviceTimes mean;
+  struct {
+    double data = 0;
+    double compute = 0;
+    double reduce = 0;
+  } mean;
   for (const auto& device : devices) {
     mean.data += device.data / static_cast<double>(devices.size());
-    mean.compute += device.compute / static_cast<double>(devices.size());
+    mean.compute += (device.busy - device.data) / static_cast<double>(devices.size());
     mean.reduce += device.reduce / static_cast<double>(devices.size());
   }
   const auto waited_for_devices = step - idle - reduce - mean.data - mean.compute - mean.reduce;

@@ -9,6 +9,8 @@
 
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/nn/memory/kept_activations.h"
+#include "lockstep/plan/plan.h"
+#include "lockstep/plan/step_flow.h"
 #include "lockstep/train/batch_source.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/device_threads.h"
@@ -16,7 +18,7 @@
 #include "lockstep/train/memory_use.h"
 #include "lockstep/train/phase_times.h"
 #include "lockstep/train/replica.h"
-#include "lockstep/train/turn.h"
+#include "lockstep/train/replica_pipeline.h"
 #include "lockstep/train/weight_update.h"
 
 namespace lockstep::train {
@@ -53,10 +55,10 @@ struct EngineSetup {
   std::function<void(const std::string&)> tell;  ///< what a user should know once
 };
 
-/// Runs optimizer steps: replicas on their devices' threads, leaves in order, one update for the
-/// host.
+/// Runs optimizer steps: stages of replicas on their devices' threads, leaves in order, one update
+/// for the host.
 ///
-///     device threads   attach to the weights, G times forward and backward, then in turn: leaf
+///     device threads   attach to the weights, G times forward and backward, then in order: leaf
 ///     caller's thread  reduce a slice, update it, commit
 ///
 /// Nothing of what the current version holds is written before the next one is committed. After an
@@ -69,6 +71,14 @@ class Engine {
   const JobLayout& layout() const noexcept { return setup_.layout; }
   const Progress& progress() const { return shape_.progress(updates_.state()); }
   const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
+
+  /// Cuts replicas into the plan's stages: before the first step. `most_batches` can be had from
+  /// the loader at the same time.
+  void spread(const plan::Plan& plan, std::int64_t most_batches);
+  bool is_spread() const noexcept { return flow_.has_value(); }
+
+  /// A model to measure with: whatever it does to buffers and gradients is lost.
+  void with_replica(const std::function<void(nn::Model&)>& measure);
 
   /// Takes the micro-batches of one optimizer step from `source`.
   StepOutput step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
@@ -102,16 +112,15 @@ class Engine {
   void share_frozen();
   const float* weights(Which which) const;
 
-  Replica& first_replica_of(int device);
   void evaluate_on(int device, EvaluationRun& run);
   /// Tells the other instances of what `action` throws, so that they do not wait.
   void guarded(const std::function<void()>& action);
   StepOutput run_step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
   void check_skipped(const StepOutput& output, const Progress& before) const;
   void run_device(int device, const StepInput& input, DeviceTimes& times);
-  void run_replica(Replica& replica, int device, const StepInput& input, DeviceTimes& times);
-  void hand_in(Replica& replica, const ReplicaResult& result, const StepInput& input,
-               DeviceTimes& times);
+  void run_task(const plan::FlowTask& task, const StepInput& input, DeviceTimes& times);
+  double enter(const plan::FlowTask& task, const StepInput& input);
+  void hand_in(std::size_t replica, const StepInput& input);
   void check_totals(std::span<const float> totals, const Progress& progress);
   void check_losses(std::span<const float> losses, const Progress& progress) const;
   void check_integers(std::span<const float> totals) const;
@@ -134,8 +143,9 @@ class Engine {
   comm::SharedMemory frozen_;
   std::optional<Replica> original_;  ///< what was handed over
   std::vector<Replica> replicas_;
+  std::vector<ReplicaPipeline> pipelines_;
+  std::optional<plan::StepFlow> flow_;
   DeviceThreads threads_;
-  Turn turn_;
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;

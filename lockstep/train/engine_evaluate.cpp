@@ -72,15 +72,11 @@ Evaluation Engine::evaluate(EvaluationLoader& loader, Which which,
   return evaluation;
 }
 
-Replica& Engine::first_replica_of(int device) {
-  return *std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& replica) {
-    return layout().device_of_replica(replica.number()) == device;
-  });
-}
-
+/// Every device takes a replica as a whole, as far as there are any: stages would only wait.
 void Engine::evaluate_on(int device, EvaluationRun& run) {
+  if (device >= std::ssize(replicas_)) return;
   const torch::NoGradGuard no_grad;
-  auto& replica = first_replica_of(device);
+  auto& replica = replicas_[static_cast<std::size_t>(device)];
   replica.attach(weights(run.which), updates_.state());
   const EvaluationMode mode(replica.model());
   while (const auto batch = run.take()) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <set>
+#include <span>
 
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/topology/machine.h"
@@ -17,29 +19,33 @@ int decide_threads(const Options& options, int stages_on_host, int usable_cores)
   return std::max(1, usable_cores / stages_on_host);
 }
 
-/// Devices by the order in which replicas name them. Until a replica can span several, the first of
-/// its devices computes all of it.
-void number_devices(const World& world, JobLayout& layout) {
-  std::vector<int> seen;
-  for (int replica = layout.local.first; replica < layout.local.first + layout.local.count;
-       ++replica) {
-    const int device = world.device_ids(replica).front();
-    auto found = std::find(seen.begin(), seen.end(), device);
-    if (found == seen.end()) found = seen.insert(seen.end(), device);
-    layout.device_of.push_back(static_cast<int>(found - seen.begin()));
+/// `ids` are those of the host's devices, stage by stage.
+void number_devices(std::span<const int> ids, JobLayout& layout) {
+  auto next = ids.begin();
+  for (int replica = 0; replica < layout.local.count; ++replica) {
+    auto& devices = layout.device_of.emplace_back();
+    for (int stage = 0; stage < layout.stages; ++stage, ++next) {
+      auto found = std::find(layout.device_ids.begin(), layout.device_ids.end(), *next);
+      if (found == layout.device_ids.end()) {
+        found = layout.device_ids.insert(layout.device_ids.end(), *next);
+      }
+      devices.push_back(static_cast<int>(found - layout.device_ids.begin()));
+    }
   }
-  layout.num_devices = static_cast<int>(seen.size());
+  layout.num_devices = static_cast<int>(layout.device_ids.size());
 }
 
 JobLayout lay_out_alone(const Options& options) {
   const auto cores = launch::discover_machine().usable_cores();
-  JobLayout layout{.replicas = options.replicas().value_or(1)};
+  JobLayout layout{.replicas = options.replicas().value_or(1),
+                   .stages = options.devices_per_replica()};
   layout.local = {0, layout.replicas};
-  layout.threads_per_device = decide_threads(options, layout.replicas, cores);
-  layout.num_devices = topology::devices_on_host(cores, layout.threads_per_device, layout.replicas);
-  for (int replica = 0; replica < layout.replicas; ++replica) {
-    layout.device_of.push_back(replica % layout.num_devices);
-  }
+  const int stages = layout.replicas * layout.stages;
+  layout.threads_per_device = decide_threads(options, stages, cores);
+  const int devices = topology::devices_on_host(cores, layout.threads_per_device, stages);
+  std::vector<int> ids(static_cast<std::size_t>(stages));
+  for (int i = 0; i < stages; ++i) ids[static_cast<std::size_t>(i)] = i % devices;
+  number_devices(ids, layout);
   return layout;
 }
 
@@ -75,13 +81,20 @@ int agree_on_threads(const Options& options) {
 
 }  // namespace
 
+int JobLayout::num_first_devices() const {
+  std::set<int> devices;
+  for (const auto& of_replica : device_of) devices.insert(of_replica.front());
+  return static_cast<int>(devices.size());
+}
+
 JobLayout lay_out(const Options& options) {
   const auto& world = options.world();
   if (!world.launched() && world.num_instances() == 1) return lay_out_alone(options);
   JobLayout layout{.replicas = world.num_replicas(),
                    .local = {world.first_replica(), world.num_local_replicas()},
+                   .stages = options.devices_per_replica(),
                    .threads_per_device = agree_on_threads(options)};
-  number_devices(world, layout);
+  number_devices(world.device_ids(), layout);
   return layout;
 }
 

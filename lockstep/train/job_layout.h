@@ -12,13 +12,15 @@ namespace lockstep::train {
 struct JobLayout {
   int replicas = 1;  ///< R, of the whole job
   topology::ReplicaRange local{0, 1};
-  int threads_per_device = 1;    ///< T
-  int num_devices = 1;           ///< of this instance, each with a thread that drives it
-  std::vector<int> device_of{};  ///< of each local replica, 0..num_devices-1
+  int stages = 1;              ///< S: devices of a replica
+  int threads_per_device = 1;  ///< T
+  int num_devices = 1;         ///< of this instance, each with a thread that drives it
+  /// By local replica and stage: 0..num_devices-1, in the order in which stages name them.
+  std::vector<std::vector<int>> device_of{};
+  std::vector<int> device_ids{};  ///< of the host, by those numbers
 
-  int device_of_replica(std::int64_t replica) const {
-    return device_of[static_cast<std::size_t>(replica - local.first)];
-  }
+  /// Devices that begin replicas, side by side.
+  int num_first_devices() const;
 };
 
 /// Instances that nobody told how many threads a device has meet here: instance 0 decides.

@@ -73,6 +73,51 @@ Options& Options::threads_per_device(int threads) {
   return *this;
 }
 
+Options& Options::devices_per_replica(int count) {
+  check_open("devices_per_replica");
+  check_at_least_one("devices_per_replica", count);
+  const auto set = world_.devices_per_replica();
+  check_not_launched(
+      "devices_per_replica",
+      fmt::format("{} device{} per replica {}", set, set == 1 ? "" : "s", set == 1 ? "is" : "are"),
+      "--devices-per-replica");
+  devices_per_replica_ = count;
+  return *this;
+}
+
+Options& Options::begin_stage(const std::string& block) {
+  check_open("begin_stage");
+  stage_beginnings_.push_back(block);
+  return *this;
+}
+
+int Options::devices_per_replica() const {
+  const int named = static_cast<int>(stage_beginnings_.size()) + 1;
+  const bool is_set = world_.launched() || devices_per_replica_;
+  if (!is_set) return named;
+  const int devices = devices_per_replica_.value_or(world_.devices_per_replica());
+  if (named == 1 || named == devices) return devices;
+  throw Error(ErrorKind::Options,
+              fmt::format("Options::begin_stage: expected {} of them for {} devices per replica, "
+                          "found {}",
+                          devices - 1, devices, named - 1),
+              world_.launched()
+                  ? fmt::format("pass --devices-per-replica {} to the launcher", named)
+                  : fmt::format("devices_per_replica({})", named));
+}
+
+Options& Options::pipeline(PipelineSchedule schedule) {
+  check_open("pipeline");
+  pipeline_ = schedule;
+  return *this;
+}
+
+Options& Options::recompute(Recompute recompute) {
+  check_open("recompute");
+  recompute_ = recompute;
+  return *this;
+}
+
 Options& Options::reduction(Reduction reduction) {
   check_open("reduction");
   reduction_ = reduction;

@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/comm/world.h"
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
+#include "lockstep/plan/pipeline_schedule.h"
 
 namespace lockstep {
 
@@ -41,6 +43,15 @@ class Options {
   Options& device_iterations(std::int64_t count);
   /// T: threads that compute a replica; else the machine's cores divided by the replicas.
   Options& threads_per_device(int threads);
+  /// S: devices over which the blocks of a replica are spread, each with a stage of them; 1 unless
+  /// said otherwise, by you, by `begin_stage` or by the launcher.
+  Options& devices_per_replica(int count);
+  /// A stage begins with this block, as "layer3.8". Call it for each but the first; without any,
+  /// blocks are measured, and the split whose slowest stage is fastest is taken.
+  Options& begin_stage(const std::string& block);
+  Options& pipeline(PipelineSchedule schedule);
+  /// Less memory for more time.
+  Options& recompute(Recompute recompute);
   Options& reduction(Reduction reduction);
   Options& reduction_order(ReductionOrder order);
   Options& precision(Precision precision, Half half = Half::BF16);
@@ -49,7 +60,7 @@ class Options {
   Options& schedule(const Schedule& schedule, std::int64_t epochs);
   Options& seed(std::uint64_t seed);
   Options& output(OutputMode mode, std::int64_t every_n = 1);
-  /// A folder for what takes long to decide and can be decided once. Nothing is kept there yet.
+  /// Where plans are kept; else the launcher's --cache-path, or the user's cache.
   Options& cache(const std::filesystem::path& folder);
 
   const World& world() const noexcept { return world_; }
@@ -57,6 +68,11 @@ class Options {
   std::int64_t gradient_accumulation() const noexcept { return gradient_accumulation_; }
   std::int64_t device_iterations() const noexcept { return device_iterations_; }
   std::optional<int> threads_per_device() const noexcept { return threads_per_device_; }
+  /// Errors: `Options` where stages begin that the launcher has no devices for.
+  int devices_per_replica() const;
+  const std::vector<std::string>& stage_beginnings() const noexcept { return stage_beginnings_; }
+  PipelineSchedule pipeline() const noexcept { return pipeline_; }
+  Recompute recompute() const noexcept { return recompute_; }
   Reduction reduction() const noexcept { return reduction_; }
   ReductionOrder reduction_order() const noexcept { return reduction_order_; }
   Precision precision() const noexcept { return precision_; }
@@ -89,6 +105,10 @@ class Options {
   std::int64_t gradient_accumulation_ = 1;
   std::int64_t device_iterations_ = 1;
   std::optional<int> threads_per_device_;
+  std::optional<int> devices_per_replica_;
+  std::vector<std::string> stage_beginnings_;
+  PipelineSchedule pipeline_ = PipelineSchedule::OneForwardOneBackward;
+  Recompute recompute_ = Recompute::None;
   Reduction reduction_ = Reduction::Mean;
   ReductionOrder reduction_order_ = ReductionOrder::Ordered;
   Precision precision_ = Precision::P32_32;

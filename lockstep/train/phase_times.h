@@ -36,8 +36,8 @@ namespace train {
 
 /// What one device did in one step, in seconds.
 struct DeviceTimes {
-  double data = 0;
-  double compute = 0;
+  double data = 0;  ///< waiting for batches
+  double busy = 0;  ///< with that, and with computing
   double reduce = 0;
 };
 

@@ -10,8 +10,8 @@ namespace lockstep::train {
 /// A plan, and where it came from.
 struct PlannedTraining {
   plan::Plan plan;
-  std::string key;       ///< under which it is kept: 16 hexadecimal digits
-  std::string kept_in;   ///< the file; nothing where it could not be kept
+  std::string key;      ///< under which it is kept: 16 hexadecimal digits
+  std::string kept_in;  ///< the file; nothing where it could not be kept
   bool is_cached = false;
 };
 

@@ -14,26 +14,6 @@
 namespace lockstep::train {
 namespace {
 
-at::Tensor model_input(const Fields& fields, const Task& task) {
-  if (task.input) return task.input(fields);
-  return fields.has("image") ? fields["image"] : fields.front();
-}
-
-at::Tensor checked_loss(const at::Tensor& loss) {
-  if (loss.numel() != 1 || !loss.is_floating_point()) {
-    throw Error(ErrorKind::Options,
-                fmt::format("loss: expected one floating-point number, found {} {}",
-                            c10::toString(loss.scalar_type()), c10::str(loss.sizes())),
-                "return the mean over the micro-batch");
-  }
-  if (!loss.requires_grad()) {
-    throw Error(ErrorKind::Options,
-                "loss: it does not depend on any parameter in a way that can be derived",
-                "look for torch::NoGradGuard, detach() or parameters without requires_grad");
-  }
-  return loss;
-}
-
 void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
   if (gradient.layout() == at::kStrided) return;
   throw Error(
@@ -112,35 +92,6 @@ void Replica::detach() {
   };
   for (const auto& parameter : layout_->parameters) give(parameter);
   for (const auto& parameter : layout_->frozen) give(parameter);
-}
-
-void Replica::learn(const Fields& fields, const Task& task, double loss_scale,
-                    ReplicaResult& result) {
-  const auto output = model_->forward(model_input(fields, task));
-  const auto loss = checked_loss(task.loss(output, fields));
-  if (loss_scale == 1) {
-    loss.backward();
-  } else {
-    (loss * loss_scale).backward();
-  }
-  result.loss += loss.item<double>();
-  const torch::NoGradGuard no_grad;
-  add_metrics(output.detach(), fields, task, result);
-}
-
-void Replica::add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
-                          ReplicaResult& result) const {
-  result.metrics.resize(task.metrics.size());
-  for (std::size_t i = 0; i < task.metrics.size(); ++i) {
-    const auto sum = task.metrics[i].sum(output, fields);
-    if (sum.numel() != 1) {
-      throw Error(ErrorKind::Options,
-                  fmt::format("metric '{}': expected one number, found {}", task.metrics[i].name,
-                              c10::str(sum.sizes())),
-                  "return the sum over the micro-batch");
-    }
-    result.metrics[i] += sum.item<double>();
-  }
 }
 
 ReplicaResult Replica::evaluate(const Fields& fields, const Task& task) {

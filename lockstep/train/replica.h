@@ -9,16 +9,11 @@
 #include "lockstep/nn/model.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/leaf_totals.h"
+#include "lockstep/train/replica_result.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_state.h"
 
 namespace lockstep::train {
-
-/// What one replica found out in one optimizer step, beside its gradients.
-struct ReplicaResult {
-  double loss = 0;              ///< sum over its micro-batches
-  std::vector<double> metrics;  ///< sums over its samples
-};
 
 /// One replica of the model. Its weights are those of the host's one copy, read in place; its
 /// buffers are its own for the length of a step. One thread at a time.
@@ -40,9 +35,6 @@ class Replica {
   /// Weights and buffers get memory of their own again, with the values that they have.
   void detach();
 
-  /// Forward and backward for one micro-batch; gradients are added to those of the ones before.
-  void learn(const Fields& fields, const Task& task, double loss_scale, ReplicaResult& result);
-
   /// The mean loss and the sums of metrics of some samples.
   ReplicaResult evaluate(const Fields& fields, const Task& task);
 
@@ -60,8 +52,6 @@ class Replica {
 
  private:
   void check_tensors_stayed() const;
-  void add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
-                   ReplicaResult& result) const;
   bool write_gradient(const PlacedParameter& parameter, const LeafFormat& format, float* leaf);
   bool write_buffer(const PlacedTensor& buffer, float* leaf, const std::byte* state) const;
 

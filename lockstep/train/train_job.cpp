@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_facts.h"
-#include "lockstep/nn/open_model.h"
+#include "lockstep/train/train_setup.h"
 #include "lockstep/train/training_model.h"
 #include "lockstep/weights/digest_log.h"
 
@@ -18,107 +18,6 @@ namespace {
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-Options options_of(const TrainRequest& request) {
-  Options options;
-  if (request.replicas) options.replicas(*request.replicas);
-  if (request.threads_per_device) options.threads_per_device(*request.threads_per_device);
-  options.gradient_accumulation(request.gradient_accumulation)
-      .device_iterations(request.device_iterations)
-      .reduction(request.reduction)
-      .reduction_order(request.order)
-      .precision(request.precision, request.half)
-      .schedule(request.schedule, std::max<std::int64_t>(1, request.epochs))
-      .seed(request.seed);
-  return options;
-}
-
-/// A pack is one split; the other one stands beside it, if it is anywhere.
-std::optional<std::string> test_set_name(const std::string& dataset) {
-  if (!dataset.ends_with(".pack")) return dataset;
-  std::filesystem::path path(dataset);
-  auto name = path.filename().string();
-  const auto at = name.rfind("train");
-  if (at == std::string::npos) return std::nullopt;
-  name.replace(at, 5, "test");
-  path.replace_filename(name);
-  return std::filesystem::exists(path) ? std::optional(path.string()) : std::nullopt;
-}
-
-const data::Field& picture_field(const data::Dataset& set) {
-  return set.fields()[data::position_of("image", set.fields())];
-}
-
-/// The statistics of the set where they are known, ImageNet's for other colour pictures.
-std::optional<data::Normalize> normalize_for(const std::string& dataset, std::int64_t channels) {
-  if (channels == 1 && dataset == "fashion-mnist") return data::fashion_mnist_normalize();
-  if (channels == 1 && dataset == "mnist") return data::mnist_normalize();
-  if (channels == 3 && dataset == "cifar10") return data::cifar10_normalize();
-  if (channels == 3 && dataset == "cifar100") return data::cifar100_normalize();
-  if (channels == 3) return data::imagenet_normalize();
-  return std::nullopt;
-}
-
-DataType picture_type(const TrainRequest& request) {
-  return request.eight_bit_io ? DataType::U8 : input_type(request.precision, request.half);
-}
-
-DataLoaderOptions loading(const TrainRequest& request) {
-  return {
-      .batch_size = request.batch_size, .mode = request.loader_mode, .workers = request.workers};
-}
-
-data::PresetOptions preset_for(const TrainRequest& request, const data::Field& picture) {
-  return {.size = request.image_size.value_or(data::ImageSize{}),
-          .normalize = normalize_for(request.dataset, picture.shape[2]),
-          .output = {.type = picture_type(request)}};
-}
-
-DataLoader train_loader(const TrainRequest& request, const Options& options,
-                        const data::DatasetPtr& set) {
-  auto wanted = loading(request);
-  wanted.shuffle = true;
-  wanted.limit = request.limit_train;
-  const auto& picture = picture_field(*set);
-  wanted.pipeline = data::training_pipeline(request.augment, picture, preset_for(request, picture));
-  return {options, set, wanted};
-}
-
-EvaluationLoader test_loader(const TrainRequest& request, const Options& options,
-                             const data::DatasetPtr& set) {
-  auto wanted = loading(request);
-  wanted.limit = request.limit_test;
-  const auto& picture = picture_field(*set);
-  wanted.pipeline = data::evaluation_pipeline(picture, preset_for(request, picture));
-  return {options, set, wanted};
-}
-
-/// The model for the pictures and classes of a set.
-nn::ModelRequest model_request(const TrainRequest& request, const data::Dataset& set) {
-  auto model = request.model;
-  const auto& shape = picture_field(set).shape;
-  const auto size = request.image_size.value_or(data::ImageSize{shape[0], shape[1]});
-  if (size.height == 0 || size.width == 0) {
-    throw Error(ErrorKind::Options,
-                "train: expected pictures of one size, and those of this set differ",
-                "--image-size 224x224");
-  }
-  model.height = size.height;
-  model.width = size.width;
-  model.channels = shape[2];
-  if (!set.class_names().empty()) model.classes = std::ssize(set.class_names());
-  model.seed = request.seed;
-  return model;
-}
-
-void check_classes(std::int64_t classes, const data::Dataset& set) {
-  const auto wanted = std::ssize(set.class_names());
-  if (wanted == 0 || classes == wanted) return;
-  throw Error(ErrorKind::Options,
-              fmt::format("train: expected a model of {} classes for this set, found one of {}",
-                          wanted, classes),
-              "export the model with as many outputs as the set has classes");
 }
 
 /// One training, from its data set to its summary.
@@ -141,6 +40,8 @@ class TrainJob {
   }
 
  private:
+  static constexpr int kPreparations = 5;
+
   bool is_first() const { return options_.world().instance() == 0; }
 
   template <typename Event>
@@ -148,10 +49,7 @@ class TrainJob {
     if (is_first()) sink_.on(event);
   }
 
-  void preparing(const char* what) {
-    constexpr int kTotal = 4;
-    tell(events::Preparing{what, prepared_++, kTotal});
-  }
+  void preparing(const char* what) { tell(events::Preparing{what, prepared_++, kPreparations}); }
 
   void prepare() {
     preparing("reading the data set");
@@ -165,20 +63,23 @@ class TrainJob {
       check(request_.schedule, {loader_->steps_per_epoch(), request_.epochs});
     }
     preparing("making the network");
-    auto opened = nn::open_model(model_request(request_, *set));
-    check_classes(opened.classes, *set);
+    auto model = open_model(request_, *set);
     preparing("meeting the other instances");
     options_.world().communicator().barrier("prepare");
     preparing("sharing the weights");
-    model_.emplace(std::move(opened.model), options_, request_.optimizer,
-                   Task{.loss = cross_entropy("label", request_.label_smoothing),
-                        .test_loss = cross_entropy("label")});
+    model_.emplace(std::move(model), options_, request_.optimizer, task_of(request_));
     model_->tell([this](const std::string& text) { tell(events::Notice{text}); });
     model_->on_step([this](std::int64_t step, const StepResult& result) { on_step(step, result); });
     model_->compile();
+    preparing("deciding the plan");
+    const auto compiled = model_->compile(*loader_, [this](int done, int total) {
+      tell(events::Preparing{fmt::format("measuring block {} of {}", done, total), prepared_ - 1,
+                             kPreparations});
+    });
     begin_digests();
     tell_of_limits();
-    tell(events::Preparing{"ready", prepared_, prepared_});
+    tell(events::Preparing{compiled.is_cached ? "plan cached" : "plan made", kPreparations,
+                           kPreparations});
   }
 
   /// What is not done as it was asked for, and changes nothing but speed or rounding.
@@ -187,10 +88,6 @@ class TrainJob {
       tell(events::Notice{fmt::format(
           "this CPU computes in 32 bits: {} applies to the input{}", name_of(request_.half),
           request_.precision == Precision::P16_16 ? " and to gradients" : "")});
-    }
-    if (const int devices = options_.world().devices_per_replica(); devices > 1) {
-      tell(events::Notice{
-          fmt::format("a replica of {} devices is computed by the first of them", devices)});
     }
   }
 

@@ -10,6 +10,7 @@
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/torch_errors.h"
 #include "lockstep/train/engine.h"
+#include "lockstep/train/planner.h"
 
 namespace lockstep {
 namespace {
@@ -109,6 +110,8 @@ struct TrainingModel::Impl {
   std::function<void(const std::string&)> tell = [](const std::string& text) { log_warning(text); };
   std::function<void(std::int64_t, const StepResult&)> on_step = [](auto&&...) {};
   std::unique_ptr<train::Engine> made{};
+  std::optional<plan::Plan> plan{};
+  CompileResult compiled{};
 
   train::Engine& engine() {
     if (!made) make();
@@ -125,6 +128,37 @@ struct TrainingModel::Impl {
                              .tell = [this](const std::string& text) { tell(text); }};
     made = nn::with_torch_errors("TrainingModel",
                                  [&] { return std::make_unique<train::Engine>(std::move(setup)); });
+  }
+
+  void compile(const DataLoader& loader, const std::function<void(int, int)>& on_block) {
+    if (plan) return;
+    auto& engine = this->engine();
+    check_fits(loader.shape(), options, engine.layout());
+    auto found = train::agree_on_plan(subject(loader, on_block));
+    compiled = {found.is_cached, std::move(found.key)};
+    engine.spread(found.plan, loader.buffers());
+    plan = std::move(found.plan);
+    if (options.world().instance() != 0) return;
+    for (const auto& warning : plan::warnings_of(*plan)) tell(warning);
+  }
+
+  train::PlanSubject subject(const DataLoader& loader,
+                             const std::function<void(int, int)>& on_block) {
+    return {.name = "model",
+            .options = options,
+            .optimizer = optimizer,
+            .num_metrics = task.metrics.size(),
+            .carriers = train::carriers_of(options, loader),
+            .batch_size = loader.shape().batch_size,
+            .input =
+                [&loader, this](std::int64_t samples) {
+                  return train::model_input(loader.tensors().example(loader.fields(), samples),
+                                            task);
+                },
+            .with_model = [this](const auto& measure) { engine().with_replica(measure); },
+            .on_block = on_block,
+            .tell = [this](const std::string& text) { tell(text); },
+            .heartbeat = [this] { options.world().communicator().heartbeat("measuring blocks"); }};
   }
 };
 
@@ -155,14 +189,24 @@ void TrainingModel::compile() {
   impl_->engine();
 }
 
+CompileResult TrainingModel::compile(DataLoader& loader,
+                                     const std::function<void(int, int)>& on_block) {
+  impl_->compile(loader, on_block);
+  return impl_->compiled;
+}
+
+const plan::Plan& TrainingModel::plan() const {
+  if (impl_->plan) return *impl_->plan;
+  throw Error(ErrorKind::Options, "TrainingModel::plan: nothing is decided yet",
+              "call compile(loader) first");
+}
+
 IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   auto& engine = impl_->engine();
   auto& loader = *iteration.loader;
-  const auto& layout = loader.layout();
   check_fits(loader.shape(), impl_->options, engine.layout());
-  train::BatchSource source(
-      loader.micro_batches(iteration), layout.num_devices,
-      [&](const data::BatchPlace& place) { return layout.device_of_replica(place.replica); });
+  impl_->compile(loader, [](int, int) {});
+  train::BatchSource source(loader.micro_batches(iteration), loader.layout().local);
   Collector collector(impl_->options);
   for (std::int64_t i = 0; i < impl_->options.device_iterations(); ++i) {
     const auto output =

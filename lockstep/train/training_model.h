@@ -12,6 +12,7 @@
 #include "lockstep/events/train_events.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/optimizer/optimizer.h"
+#include "lockstep/plan/plan.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/memory_use.h"
 #include "lockstep/train/options.h"
@@ -41,6 +42,12 @@ struct StepResult {
 /// output mode says, and by steps in `steps`.
 struct IterationResult : StepResult {
   std::vector<StepResult> steps;
+};
+
+/// Where a plan came from.
+struct CompileResult {
+  bool is_cached = false;  ///< from an earlier run; known to instance 0
+  std::string key;         ///< under which it is kept: 16 hexadecimal digits; so is this
 };
 
 /// A model that is trained by all replicas of the job.
@@ -81,8 +88,20 @@ class TrainingModel {
   /// Hears of each optimizer step, counted from 1, on every instance.
   void on_step(std::function<void(std::int64_t step, const StepResult&)> listener);
 
-  /// Meets the other instances and makes everything ready; else the first call that needs it does.
+  /// Meets the other instances and shares the weights; else the first call that needs it does.
   void compile();
+
+  /// The same, and decides all that training with this loader needs: measures the blocks of the
+  /// model, unless a plan for just this is kept from an earlier run. Else the first step does.
+  /// `on_block` hears, on instance 0, of blocks that are measured.
+  ///
+  /// Errors: `Options` for stages that cannot be.
+  CompileResult compile(
+      DataLoader& loader,
+      const std::function<void(int done, int total)>& on_block = [](int, int) {});
+
+  /// What was decided. Errors: `Options` before `compile(loader)` or the first step.
+  const plan::Plan& plan() const;
 
   /// D optimizer steps on every replica.
   IterationResult step(const DataLoader::Iteration& iteration);

@@ -47,6 +47,16 @@ void for_tensors(const std::vector<Placed>& tensors, std::int64_t begin, std::in
 
 }  // namespace
 
+comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const StateShape& shape,
+                                        const LeafTotals& totals, int leaves) {
+  return {.count = weights.num_elements,
+          .num_totals = static_cast<std::int64_t>(totals.count()),
+          .num_leaves = leaves,
+          .blocks = weights.blocks,
+          .values_per_block = WeightUpdate::kValuesPerBlock,
+          .state_bytes = shape.bytes()};
+}
+
 WeightUpdate::WeightUpdate(UpdateRules rules, const WeightLayout& layout, const StateShape& shape,
                            const LeafTotals& totals)
     : rules_(std::move(rules)),

@@ -19,6 +19,10 @@ struct UpdateRules {
   bool has_loss_scaling = false;  ///< a step with a gradient that is not finite is skipped
 };
 
+/// Leaves and state of a training, as its instances share them; this one brings so many leaves.
+comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const StateShape& shape,
+                                        const LeafTotals& totals, int leaves);
+
 /// The loss scale grows after so many steps without an overflow.
 inline constexpr std::int64_t kStepsToGrow = 2000;
 inline constexpr double kLargestLossScale = 0x1p24;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <latch>
 #include <memory>
@@ -35,28 +36,49 @@ class Gated final : public data::Dataset {
   mutable std::latch gate{1};
 };
 
-data::BatchPlanPtr batches_of_one() {
-  return data::micro_batches(data::TrainOrder(8, {.batch_size = 1}, {.shuffle = false}), {0, 1});
-}
+/// Batches of one sample each, for replicas that a function names.
+class Dealt final : public data::BatchPlan {
+ public:
+  using ReplicaOf = std::function<int(std::int64_t number)>;
+  explicit Dealt(ReplicaOf replica_of) : replica_of_(std::move(replica_of)) {}
+
+  std::uint64_t seed() const override { return 0; }
+  std::int64_t batches_per_epoch() const override { return 8; }
+  std::int64_t samples_per_batch() const override { return 1; }
+  data::BatchPlace place(std::int64_t epoch, std::int64_t number) const override {
+    return {.epoch = epoch, .number = number, .replica = replica_of_(number)};
+  }
+  std::int64_t size(const data::BatchPlace& /*place*/) const override { return 1; }
+  void samples(const data::BatchPlace& place, std::int64_t /*first*/,
+               std::span<std::int64_t> out) const override {
+    out[0] = place.number;
+  }
+
+ private:
+  ReplicaOf replica_of_;
+};
 
 /// Two buffers, and nobody but who asks fills them.
-data::Loader loader_of(const data::DatasetPtr& set) {
+data::Loader loader_of(const data::DatasetPtr& set, Dealt::ReplicaOf replica_of) {
   return {set,
-          batches_of_one(),
+          std::make_shared<Dealt>(std::move(replica_of)),
           {.mode = data::LoaderMode::Sync, .workers = 0, .buffers = 2, .patience = 20s}};
 }
+
+/// Replicas 3 and 4 are this instance's.
+constexpr topology::ReplicaRange kLocal{3, 2};
 
 bool is_asleep(pid_t thread) {
   const auto text = read_file("/proc/self/task/" + std::to_string(thread) + "/stat");
   return text.substr(text.rfind(')') + 2, 1) == "S";
 }
 
-TEST(BatchSourceTest, HandsEachDeviceItsOwnBatchesInOrder) {
+TEST(BatchSourceTest, HandsEachReplicaItsOwnBatchesInOrder) {
   const auto set = std::make_shared<Gated>();
   set->gate.count_down();
-  auto loader = loader_of(set);
-  BatchSource source(loader, 2, [](const data::BatchPlace& place) { return place.number % 2; });
-  const auto number_for = [&](int device) { return source.next(device)->place().number; };
+  auto loader = loader_of(set, [](auto number) { return 3 + static_cast<int>(number % 2); });
+  BatchSource source(loader, kLocal);
+  const auto number_for = [&](int which) { return source.next(3 + which)->place().number; };
   EXPECT_EQ(number_for(1), 1);
   EXPECT_EQ(number_for(0), 0);
   EXPECT_EQ(number_for(0), 2);
@@ -66,16 +88,16 @@ TEST(BatchSourceTest, HandsEachDeviceItsOwnBatchesInOrder) {
 
 TEST(BatchSourceTest, ServesWhoCameWhileAnotherFoundItsBatches) {
   const auto set = std::make_shared<Gated>();
-  auto loader = loader_of(set);
-  // As many of the second device's in a row as there are buffers: the first gets none of its own
+  // As many of the second replica's in a row as there are buffers: the first gets none of its own
   // before the second has taken them.
-  BatchSource source(loader, 2, [](const data::BatchPlace& place) { return place.number < 2; });
-  auto first = std::async(std::launch::async, [&] { return source.next(0)->place().number; });
+  auto loader = loader_of(set, [](auto number) { return number < 2 ? 4 : 3; });
+  BatchSource source(loader, kLocal);
+  auto first = std::async(std::launch::async, [&] { return source.next(3)->place().number; });
   EXPECT_TRUE(eventually([&] { return set->is_read.load(); }, 20s));
   std::atomic<pid_t> thread{0};
   auto second = std::async(std::launch::async, [&] {
     thread = ::gettid();
-    return source.next(1)->place().number;
+    return source.next(4)->place().number;
   });
   EXPECT_TRUE(eventually([&] { return thread != 0 && is_asleep(thread); }, 20s));
   set->gate.count_down();
@@ -86,10 +108,10 @@ TEST(BatchSourceTest, ServesWhoCameWhileAnotherFoundItsBatches) {
 TEST(BatchSourceTest, KeepsNothingForWhoHasGivenUp) {
   const auto set = std::make_shared<Gated>();
   set->gate.count_down();
-  auto loader = loader_of(set);
-  BatchSource source(loader, 2, [](const data::BatchPlace& place) { return place.number < 6; });
+  auto loader = loader_of(set, [](auto number) { return number < 6 ? 4 : 3; });
+  BatchSource source(loader, kLocal);
   source.give_up();
-  EXPECT_EQ(source.next(0)->place().number, 6);
+  EXPECT_EQ(source.next(3)->place().number, 6);
 }
 
 }  // namespace

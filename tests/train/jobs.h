@@ -15,7 +15,7 @@
 namespace lockstep::testing {
 
 /// What the launcher tells one instance of a job on one host with two devices of one thread.
-inline topology::Identity identity_of(int instance, int instances, int replicas) {
+inline topology::Identity identity_of(int instance, int instances, int replicas, int stages = 1) {
   topology::Identity identity;
   identity.launched_by = topology::LaunchedBy::Lockstep;
   identity.instance = identity.local_instance = instance;
@@ -23,18 +23,21 @@ inline topology::Identity identity_of(int instance, int instances, int replicas)
   identity.num_replicas = replicas;
   identity.local_replicas =
       topology::replicas_of(instance, {.replicas = replicas, .instances = instances});
+  identity.devices_per_replica = stages;
   identity.device_ids.clear();
-  for (int i = 0; i < identity.local_replicas.count; ++i) {
-    identity.device_ids.push_back((identity.local_replicas.first + i) % 2);
+  for (int i = 0; i < identity.local_replicas.count * stages; ++i) {
+    identity.device_ids.push_back((identity.local_replicas.first * stages + i) % 2);
   }
   identity.threads_per_device = 1;
   return identity;
 }
 
 /// Runs `function` as every instance of a job, each on a thread, with options of its own.
-inline void run_job(int instances, int replicas, const std::function<void(Options)>& function) {
+inline void run_job(int instances, int replicas, const std::function<void(Options)>& function,
+                    int stages = 1) {
   comm::local::run_threads(instances, [&](comm::Communicator& communicator) {
-    function(Options(World(identity_of(communicator.rank(), instances, replicas), communicator)));
+    const auto identity = identity_of(communicator.rank(), instances, replicas, stages);
+    function(Options(World(identity, communicator)));
   });
 }
 

@@ -26,11 +26,8 @@ void check_range(const char* name, int value, int least, int most) {
 }
 
 int decide_workers(const LoaderOptions& options) {
-  if (!options.workers) {
-    return options.mode == LoaderMode::Sync ? 0 : std::max(1, owned_cores() - 1);
-  }
-  check_range("workers", *options.workers, 0, kMostWorkers);
-  return *options.workers;
+  if (options.workers) check_range("workers", *options.workers, 0, kMostWorkers);
+  return workers_for(options.mode, options.workers, owned_cores());
 }
 
 Ring::Ahead decide_ahead(const LoaderOptions& options) {
@@ -153,6 +150,11 @@ struct Loader::State {
   LoaderStatistics statistics;
   std::vector<std::jthread> workers;  // last: they use all of the above
 };
+
+int workers_for(LoaderMode mode, std::optional<int> asked, int cores) noexcept {
+  if (asked) return *asked;
+  return mode == LoaderMode::Sync ? 0 : std::max(1, cores - 1);
+}
 
 LoaderMode parse_loader_mode(std::string_view name) {
   if (name == "sync") return LoaderMode::Sync;

@@ -40,6 +40,10 @@ struct LoaderOptions {
   AllocateMemory allocate = allocate_pages;
 };
 
+/// How many workers a loader has in a process of so many cores: as many as were asked for, else a
+/// core each, but one for the consumer.
+int workers_for(LoaderMode mode, std::optional<int> asked, int cores) noexcept;
+
 /// How well a loader kept up.
 struct LoaderStatistics {
   std::int64_t batches = 0;
