@@ -12,7 +12,8 @@ struct NamedValue {
   double value = 0;
 };
 
-/// One of the steps that lead to the first step of training is about to begin.
+/// One of the steps that lead to the first step of training is about to begin; or, where all are
+/// done, what came of them.
 struct Preparing {
   std::string what;  ///< "reading the data set"
   int done = 0;      ///< steps that are behind it

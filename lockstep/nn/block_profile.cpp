@@ -139,11 +139,6 @@ class Profiler {
   std::vector<std::string> names_;
 };
 
-/// As many samples, of those that are there.
-at::Tensor repeated(const at::Tensor& input, std::int64_t samples) {
-  return input.index_select(0, at::arange(samples).remainder(input.size(0)));
-}
-
 void take_bytes(plan::ModelProfile& profile, const Measured& measured) {
   for (std::size_t i = 0; i < measured.size(); ++i) {
     for (const auto bytes : kMeasuredBytes) profile.blocks[i].*bytes = measured[i].*bytes;
@@ -177,19 +172,20 @@ void take_shorter_times(plan::ModelProfile& profile, const Measured& measured) {
   }
 }
 
-/// For so many samples, where those of the input took `once`.
-void scale_bytes(plan::ModelProfile& profile, Profiler& profiler, const at::Tensor& input,
-                 const Measured& once, std::int64_t samples) {
-  const auto more = std::min(samples, 2 * input.size(0));
-  const auto measured = profiler.run(repeated(input, more));
-  if (more == samples) return take_bytes(profile, measured);
-  extrapolate_bytes(profile, once, measured,
-                    static_cast<double>(samples) / static_cast<double>(input.size(0)));
+/// For a micro-batch, where fewer samples took `once`.
+void scale_bytes(plan::ModelProfile& profile, Profiler& profiler, const InputFor& input,
+                 const Measured& once, const ProfileRequest& request) {
+  const auto more = std::min(request.micro_batch, 2 * request.samples);
+  const auto measured = profiler.run(input(more));
+  if (more == request.micro_batch) return take_bytes(profile, measured);
+  extrapolate_bytes(
+      profile, once, measured,
+      static_cast<double>(request.micro_batch) / static_cast<double>(request.samples));
 }
 
 }  // namespace
 
-plan::ModelProfile profile_blocks(const Model& model, const at::Tensor& input,
+plan::ModelProfile profile_blocks(const Model& model, const InputFor& input,
                                   const ProfileRequest& request) {
   const auto start = Clock::now();
   const KeptActivations kept;
@@ -197,18 +193,18 @@ plan::ModelProfile profile_blocks(const Model& model, const at::Tensor& input,
   return with_torch_errors("profile", [&] {
     auto profile = list_blocks(model);
     profile.is_timed = request.rounds > 0;
-    const auto samples = request.micro_batch > 0 ? request.micro_batch : input.size(0);
-    const bool scales = samples != input.size(0);
+    const bool scales = request.micro_batch > 0 && request.micro_batch != request.samples;
     const auto copy = model.clone();
     Profiler profiler(*copy, profile, request, 1 + (scales ? 1 : 0) + request.rounds);
-    const auto first = profiler.run(input);
+    const auto some = input(request.samples);
+    const auto first = profiler.run(some);
     take_bytes(profile, first);
-    if (scales) scale_bytes(profile, profiler, input, first, samples);
+    if (scales) scale_bytes(profile, profiler, input, first, request);
     // It warmed up, and is the longest: but all that is known where there is no time for more.
     if (profile.is_timed) take_times(profile, first);
     for (int round = 0; round < request.rounds; ++round) {
       if (seconds_since(start) > request.most_seconds) break;
-      take_shorter_times(profile, profiler.run(input));
+      take_shorter_times(profile, profiler.run(some));
     }
     profiler.finish();
     return profile;

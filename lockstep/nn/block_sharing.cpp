@@ -29,10 +29,14 @@ struct OwnedSlots {
   }
 };
 
+/// What is frozen is there once, whoever uses it: it counts for nobody.
 void add_bytes(plan::BlockProfile& block, const Slot& slot) {
-  const bool is_learned = slot.role == TensorRole::Parameter && slot.tensor().requires_grad();
-  (is_learned ? block.parameter_bytes : block.buffer_bytes) +=
-      static_cast<std::int64_t>(slot.tensor().nbytes());
+  const auto bytes = static_cast<std::int64_t>(slot.tensor().nbytes());
+  if (slot.role == TensorRole::Buffer) {
+    block.buffer_bytes += bytes;
+  } else if (slot.tensor().requires_grad()) {
+    block.parameter_bytes += bytes;
+  }
 }
 
 plan::BlockProfile list_block(const Model& model, const std::string& name, int number,

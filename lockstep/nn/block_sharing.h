@@ -9,8 +9,8 @@ namespace lockstep::nn {
 
 /// All that is known of a model's blocks before any runs: names, the bytes of what they own, and
 /// which of them share a parameter or a buffer, so that no stage may begin between them. What is
-/// shared counts for the first of them; what is not learned counts as a buffer; what belongs to no
-/// block counts for the last.
+/// shared counts for the first of them; what is frozen counts for none; what belongs to no block
+/// counts for the last.
 plan::ModelProfile list_blocks(const Model& model);
 
 /// For a model that is to be split.

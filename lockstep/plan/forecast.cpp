@@ -1,7 +1,6 @@
 #include "lockstep/plan/forecast.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 namespace lockstep::plan {
@@ -60,7 +59,7 @@ Forecast forecast(const FlowShape& shape, const std::vector<StageTimes>& stages)
     next->task.reset();
   }
   const auto time = now * static_cast<double>(devices.size());
-  return {.seconds = now, .idle_share = time > 0 ? 1 - worked / time : 0};
+  return {.seconds = now, .idle_share = time > 0 ? std::max(0.0, 1 - worked / time) : 0};
 }
 
 }  // namespace lockstep::plan

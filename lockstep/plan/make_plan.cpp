@@ -124,8 +124,12 @@ Forecast forecast_of(const Plan& plan, const PlanRequest::Instance& instance,
                      PipelineSchedule schedule) {
   std::vector<StageTimes> times;
   for (const auto& stage : plan.stages) {
-    times.push_back(plan.profile.is_timed ? StageTimes{stage.forward_s, stage.backward_s}
-                                          : StageTimes{});
+    auto& time = times.emplace_back();
+    if (plan.profile.is_timed) time = {stage.forward_s, stage.backward_s};
+    // The last stage computes again only what does not go backward at once.
+    const bool recomputes = plan.recompute == Recompute::Blocks ||
+                            (plan.recompute == Recompute::Stage && &stage != &plan.stages.back());
+    if (recomputes) time.backward_s += time.forward_s;
   }
   auto flow = flow_of(plan, instance);
   flow.schedule = schedule;

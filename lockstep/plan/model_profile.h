@@ -17,11 +17,11 @@ struct BlockProfile {
   double forward_s = 0;  ///< 0 where nothing was timed
   double backward_s = 0;
   std::int64_t parameter_bytes = 0;  ///< that are learned, and not an earlier block's
-  std::int64_t buffer_bytes = 0;
-  std::int64_t output_bytes = 0;    ///< handed on to the next block
-  std::int64_t kept_bytes = 0;      ///< kept from forward to backward, its output included
-  std::int64_t forward_bytes = 0;   ///< beyond what is kept, at the most, while it goes forward
-  std::int64_t backward_bytes = 0;  ///< the same, going backward, without gradients of parameters
+  std::int64_t buffer_bytes = 0;     ///< of which each replica has its own
+  std::int64_t output_bytes = 0;     ///< handed on to the next block
+  std::int64_t kept_bytes = 0;       ///< kept from forward to backward, its output included
+  std::int64_t forward_bytes = 0;    ///< beyond what is kept, at the most, while it goes forward
+  std::int64_t backward_bytes = 0;   ///< the same, going backward, without gradients of parameters
 
   bool operator==(const BlockProfile&) const = default;
 };

@@ -19,15 +19,6 @@ std::string_view name_of(PipelineSchedule schedule) noexcept {
   return "?";
 }
 
-std::vector<std::string> pipeline_names() {
-  std::vector<std::string> names;
-  for (const auto schedule : {PipelineSchedule::OneForwardOneBackward, PipelineSchedule::GPipe,
-                              PipelineSchedule::Sequential}) {
-    names.emplace_back(name_of(schedule));
-  }
-  return names;
-}
-
 std::string_view name_of(Recompute recompute) noexcept {
   switch (recompute) {
     case Recompute::None:
@@ -67,11 +58,11 @@ double idle_share(const PipelineShape& shape) {
   return others / (micro_batches + others);
 }
 
-std::string too_few_micro_batches(const PipelineShape& shape) {
+std::string too_few_micro_batches(const PipelineShape& shape, double idle_share) {
   const bool are_too_few = shape.stages > 1 && shape.micro_batches < shape.stages &&
                            shape.schedule != PipelineSchedule::Sequential;
   // With the replicas that share the devices, few of each may be many.
-  if (!are_too_few || idle_share(shape) <= kMostIdlePercent / 100.0) return {};
+  if (!are_too_few || idle_share <= kMostIdlePercent / 100.0) return {};
   const auto for_work = round_up_division(shape.stages, shape.replicas);
   // (S - 1) / (M + S - 1) is the share.
   const auto for_share = round_up_division((100 - kMostIdlePercent) * (shape.stages - 1),
@@ -79,7 +70,7 @@ std::string too_few_micro_batches(const PipelineShape& shape) {
   auto text = fmt::format(
       "gradient accumulation {} leaves the devices of {} stages idle for {:.0f} % of the time: "
       "--gradient-accumulation ",
-      shape.micro_batches, shape.stages, 100 * idle_share(shape));
+      shape.micro_batches, shape.stages, 100 * idle_share);
   if (for_work > shape.micro_batches) text += fmt::format("{} gives each stage work, ", for_work);
   return text + fmt::format("{} brings it to {} %", for_share, kMostIdlePercent);
 }

@@ -15,7 +15,6 @@ enum class PipelineSchedule : std::uint8_t {
   Sequential,  ///< "sequential": one stage at a time, for models that are large, not fast
 };
 std::string_view name_of(PipelineSchedule schedule) noexcept;
-std::vector<std::string> pipeline_names();
 
 /// What is computed a second time, in order not to keep it from forward to backward.
 enum class Recompute : std::uint8_t {
@@ -45,8 +44,12 @@ std::int64_t most_in_flight(const PipelineShape& shape, int stage);
 double idle_share(const PipelineShape& shape);
 
 /// What a user should know before it runs: too few micro-batches to keep all stages busy, with the
-/// share of idle time, the G with which each stage has work and the one for 10 %; else nothing.
-std::string too_few_micro_batches(const PipelineShape& shape);
+/// share of idle time, the G with which each stage has work and the one for 10 % where stages take
+/// equally long; else nothing.
+std::string too_few_micro_batches(const PipelineShape& shape, double idle_share);
+inline std::string too_few_micro_batches(const PipelineShape& shape) {
+  return too_few_micro_batches(shape, idle_share(shape));
+}
 
 }  // namespace plan
 }  // namespace lockstep

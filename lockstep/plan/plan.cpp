@@ -44,7 +44,7 @@ int replicas_in_turn(const Plan& plan) {
 std::vector<std::string> ways_to_need_less(const Plan& plan) {
   std::vector<std::string> ways;
   if (plan.batch_size > 1) ways.emplace_back("a lower --batch-size");
-  if (plan.recompute != Recompute::Blocks) ways.emplace_back("--recompute blocks");
+  if (plan.recompute != Recompute::Blocks) ways.emplace_back("--recompute=blocks");
   // Each instance needs a replica.
   if (plan.shape.replicas > plan.shape.instances) ways.emplace_back("fewer --replicas");
   if (plan.shape.instances > 1) ways.emplace_back("fewer --num-instances");
@@ -59,6 +59,20 @@ std::string too_little_memory(const Plan& plan) {
   return fmt::format("the plan needs {} of memory and {} are available: it needs less with {}",
                      size_text(needed, std::ceil), size_text(plan.available_bytes, std::floor),
                      fmt::join(ways_to_need_less(plan), ", or "));
+}
+
+std::string idle_stages(const Plan& plan) {
+  return too_few_micro_batches({.schedule = plan.schedule,
+                                .stages = static_cast<int>(plan.stages.size()),
+                                .micro_batches = plan.micro_batches,
+                                .replicas = replicas_in_turn(plan)},
+                               plan.idle_share);
+}
+
+/// Its backward pass follows at once, so there is nothing that would have to wait.
+std::string nothing_to_recompute(const Plan& plan) {
+  if (plan.recompute != Recompute::Stage || plan.stages.size() > 1) return {};
+  return "--recompute saves nothing where a replica is one stage: --recompute=blocks does";
 }
 
 }  // namespace
@@ -86,12 +100,8 @@ StageSplit split_of(const Plan& plan) {
 }
 
 std::vector<std::string> warnings_of(const Plan& plan) {
-  const PipelineShape pipeline{.schedule = plan.schedule,
-                               .stages = static_cast<int>(plan.stages.size()),
-                               .micro_batches = plan.micro_batches,
-                               .replicas = replicas_in_turn(plan)};
   std::vector<std::string> warnings;
-  for (auto& warning : {too_little_memory(plan), too_few_micro_batches(pipeline)}) {
+  for (auto& warning : {too_little_memory(plan), idle_stages(plan), nothing_to_recompute(plan)}) {
     if (!warning.empty()) warnings.push_back(warning);
   }
   return warnings;

@@ -25,6 +25,7 @@ namespace lockstep::plan {
 namespace {
 
 namespace fs = std::filesystem;
+
 using std::chrono_literals::operator""ms;
 
 constexpr std::string_view kFormat = "lockstep plan 1";
@@ -106,7 +107,7 @@ struct Look {
   std::string complaint{};  ///< why what is there is not used; empty where nothing is
 };
 
-Look look_at(const fs::path& path, const PlanKey& key) {
+Look look_at(const fs::path& path, const PlanKey& key, const PlanCache::Settings& settings) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return {};
@@ -119,6 +120,9 @@ Look look_at(const fs::path& path, const PlanKey& key) {
   }
   try {
     auto plan = plan_of(read_file(path.string()), key);
+    if (auto complaint = settings.complaint(plan); !complaint.empty()) {
+      return {.complaint = std::move(complaint)};
+    }
     // Used now, so not the next one to go. Where the file is another user's, its age stays.
     ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
     return {.plan = std::move(plan)};
@@ -147,13 +151,14 @@ fs::path PlanCache::path_of(const PlanKey& key) const {
 
 PlanCache::Found PlanCache::get(const PlanKey& key, const std::function<Plan()>& make) const {
   const auto path = path_of(key);
-  if (auto look = look_at(path, key); look.plan) return {std::move(*look.plan), true};
+  if (auto look = look_at(path, key, settings_); look.plan)
+    return {std::move(*look.plan), true, true};
 
   PlanLock lock(folder_ / (key.digest() + ".lock"));
   const auto holder = wait_for(lock);
   // Somebody else may have made it meanwhile.
-  auto look = look_at(path, key);
-  if (look.plan) return {std::move(*look.plan), true};
+  auto look = look_at(path, key, settings_);
+  if (look.plan) return {std::move(*look.plan), true, true};
   if (!look.complaint.empty()) {
     settings_.tell(fmt::format("{}: made anew: {}", path.string(), look.complaint));
   }
@@ -161,8 +166,8 @@ PlanCache::Found PlanCache::get(const PlanKey& key, const std::function<Plan()>&
     settings_.tell(fmt::format("{}: {} has not made it within {:.3g} s: made here, too",
                                path.string(), lock.name_of_holder(), settings_.deadline.count()));
   }
-  Found found{make(), false};
-  if (holder != PlanLock::Holder::Nobody) keep(key, found.plan);
+  Found found{make()};
+  found.is_kept = holder != PlanLock::Holder::Nobody && keep(key, found.plan);
   return found;
 }
 
@@ -183,7 +188,7 @@ PlanLock::Holder PlanCache::wait_for(PlanLock& lock) const {
   }
 }
 
-void PlanCache::keep(const PlanKey& key, const Plan& plan) const {
+bool PlanCache::keep(const PlanKey& key, const Plan& plan) const {
   const auto path = path_of(key);
   try {
     const auto text = entry_of(key, plan);
@@ -196,9 +201,10 @@ void PlanCache::keep(const PlanKey& key, const Plan& plan) const {
     file.publish();
   } catch (const Error& error) {
     settings_.tell(fmt::format("{}: not kept: {}", path.string(), error.what()));
-    return;
+    return false;
   }
   tidy_plans(folder_, path, settings_.most_bytes);
+  return true;
 }
 
 }  // namespace lockstep::plan

@@ -39,12 +39,15 @@ class PlanCache {
     /// How long to wait for somebody else's plan before making one.
     std::chrono::duration<double> deadline{60};
     std::function<void(const std::string&)> tell = [](const std::string&) {};
+    /// Why a plan that was found is not the one: then it is made anew. Empty: it is.
+    std::function<std::string(const Plan&)> complaint = [](const Plan&) { return std::string(); };
     /// Called about twenty times a second while it waits. What it throws ends the wait.
     std::function<void()> heartbeat = [] {};
   };
   struct Found {
     Plan plan;
     bool is_cached = false;  ///< it was there, or somebody else made it meanwhile
+    bool is_kept = false;    ///< it is there now
   };
 
   /// Plans are in `folder`/plans, which is made when the first one is kept.
@@ -58,7 +61,7 @@ class PlanCache {
  private:
   /// Waits until the plan is ours to make, or for too long.
   PlanLock::Holder wait_for(PlanLock& lock) const;
-  void keep(const PlanKey& key, const Plan& plan) const;
+  bool keep(const PlanKey& key, const Plan& plan) const;
 
   std::filesystem::path folder_;  ///< of plans alone
   Settings settings_;

@@ -178,9 +178,4 @@ void StepFlow::give_up() {
   changed_.notify_all();
 }
 
-bool StepFlow::is_given_up() const {
-  const std::lock_guard lock(mutex_);
-  return given_up_;
-}
-
 }  // namespace lockstep::plan

@@ -39,15 +39,14 @@ struct FlowShape {
 /// ones. What it depends on: a stage takes the micro-batches of a replica forward in order and
 /// backward in order; has no more of them under way than the schedule allows, those of all replicas
 /// together, so that a replica follows the one before it without a gap and without more memory; and
-/// replicas hand in their gradients in order. Since the oldest micro-batch of all may always go on,
-/// it never stands still, whatever stage is on whatever device.
+/// replicas hand in their gradients in order. Stages are dealt out to devices round robin, so two
+/// replicas share all of their devices or none, and none overtakes another: the oldest micro-batch
+/// of all may always go on.
 ///
 /// Each device has a thread of its own, which asks and tells.
 class StepFlow {
  public:
   explicit StepFlow(FlowShape shape);
-
-  const FlowShape& shape() const noexcept { return shape_; }
 
   /// All is to be done again. Nobody may be in `next`.
   void restart();
@@ -61,7 +60,6 @@ class StepFlow {
 
   /// From now on nobody gets anything to do.
   void give_up();
-  bool is_given_up() const;
 
  private:
   struct StageState {

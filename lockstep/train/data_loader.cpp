@@ -75,7 +75,14 @@ int train::batches_at_once(const Options& options, int first_devices) {
                                             .micro_batches = options.gradient_accumulation()},
                                            0);
   // Each device holds those that are under way while it asks for another, which is being filled.
-  return first_devices * (static_cast<int>(in_use) + 1) + 2;
+  const auto buffers = first_devices * (in_use + 1) + 2;
+  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("DataLoader: expected at most {} micro-batches at the same time, found {} "
+                  "with the pipeline schedule {}",
+                  data::kMostBuffers, buffers, name_of(options.pipeline())),
+      "--pipeline 1f1b, or a lower --gradient-accumulation");
 }
 
 DataLoader::DataLoader(const Options& options, data::DatasetPtr set,

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fnv.h"
+#include "lockstep/nn/block_sharing.h"
 #include "lockstep/nn/compute_threads.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/torch_errors.h"
@@ -144,14 +145,17 @@ void Engine::make_replicas() {
   original_.emplace(-1, std::move(setup_.model), weights_, shape_);
 }
 
-void Engine::spread(const plan::Plan& plan, std::int64_t most_batches) {
+/// Which blocks share a parameter, and must not be cut apart, is asked of the model itself: bits
+/// depend on it.
+void Engine::spread(const plan::StageSplit& split, std::int64_t most_batches) {
   PipelineSettings settings{.shape = {.schedule = setup_.options.pipeline(),
                                       .stages = layout().stages,
                                       .micro_batches = setup_.options.gradient_accumulation()},
                             .recompute = setup_.options.recompute(),
-                            .split = plan::split_of(plan)};
-  for (int block = 0; block < std::ssize(plan.profile.blocks); ++block) {
-    settings.may_be_cut.push_back(plan::may_begin_stage(plan.profile, block));
+                            .split = split};
+  const auto blocks = nn::list_blocks(original_->model());
+  for (int block = 0; block < std::ssize(blocks.blocks); ++block) {
+    settings.may_be_cut.push_back(plan::may_begin_stage(blocks, block));
   }
   pipelines_.reserve(replicas_.size());
   for (auto& replica : replicas_) {
@@ -485,6 +489,10 @@ void Engine::guarded(const std::function<void()>& action) {
     nn::with_torch_errors("train", action);
   } catch (const Error& error) {
     communicator_.report_failure(error);
+    throw;
+  } catch (const std::exception& error) {
+    communicator_.report_failure(
+        Error(ErrorKind::PeerLost, fmt::format("train: {}", error.what())));
     throw;
   }
 }

@@ -9,7 +9,7 @@
 
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/nn/memory/kept_activations.h"
-#include "lockstep/plan/plan.h"
+#include "lockstep/plan/stage_split.h"
 #include "lockstep/plan/step_flow.h"
 #include "lockstep/train/batch_source.h"
 #include "lockstep/train/data_loader.h"
@@ -72,10 +72,9 @@ class Engine {
   const Progress& progress() const { return shape_.progress(updates_.state()); }
   const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
 
-  /// Cuts replicas into the plan's stages: before the first step. `most_batches` can be had from
-  /// the loader at the same time.
-  void spread(const plan::Plan& plan, std::int64_t most_batches);
-  bool is_spread() const noexcept { return flow_.has_value(); }
+  /// Cuts replicas into stages: before the first step. `most_batches` can be had from the loader at
+  /// the same time.
+  void spread(const plan::StageSplit& split, std::int64_t most_batches);
 
   /// A model to measure with: whatever it does to buffers and gradients is lost.
   void with_replica(const std::function<void(nn::Model&)>& measure);

@@ -1,5 +1,7 @@
 #include "lockstep/train/job_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -7,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "lockstep/base/error.h"
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/topology/machine.h"
 
@@ -17,6 +20,28 @@ namespace {
 int decide_threads(const Options& options, int stages_on_host, int usable_cores) {
   if (options.threads_per_device()) return *options.threads_per_device();
   return std::max(1, usable_cores / stages_on_host);
+}
+
+/// Two replicas share all of their devices, each for the same stage, or no device for any stage:
+/// else one could overtake another and both wait for ever.
+void check_round_robin(const JobLayout& layout) {
+  const auto turns = static_cast<std::size_t>(layout.num_first_devices());
+  const auto& all = layout.device_of;
+  for (std::size_t a = 0; a < all.size(); ++a) {
+    for (std::size_t b = a + 1; b < all.size(); ++b) {
+      bool fits = true;
+      for (std::size_t stage = 0; stage < all[a].size(); ++stage) {
+        fits &= (all[a][stage] == all[b][stage]) == ((b - a) % turns == 0);
+      }
+      if (fits) continue;
+      throw Error(ErrorKind::Options,
+                  fmt::format("devices: expected stages to be dealt out round robin, found "
+                              "replicas {} and {} that share some of their devices",
+                              layout.local.first + static_cast<int>(a),
+                              layout.local.first + static_cast<int>(b)),
+                  "leave LOCKSTEP_DEVICE_IDS to the launcher");
+    }
+  }
 }
 
 /// `ids` are those of the host's devices, stage by stage.
@@ -33,6 +58,7 @@ void number_devices(std::span<const int> ids, JobLayout& layout) {
     }
   }
   layout.num_devices = static_cast<int>(layout.device_ids.size());
+  check_round_robin(layout);
 }
 
 JobLayout lay_out_alone(const Options& options) {

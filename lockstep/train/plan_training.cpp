@@ -12,8 +12,11 @@ namespace {
 
 constexpr int kPreparations = 3;
 
-/// Nothing is loaded: a loader that fills batches would disturb what is measured.
-TrainRequest without_loading(TrainRequest request) {
+/// The whole job as one process. Nothing is loaded: a loader that fills batches would disturb what
+/// is measured.
+TrainRequest as_one(TrainRequest request, const topology::JobShape& shape) {
+  request.replicas = shape.replicas;
+  request.devices_per_replica = shape.devices_per_replica;
   request.loader_mode = data::LoaderMode::Sync;
   request.workers = 0;
   return request;
@@ -24,9 +27,10 @@ TrainRequest without_loading(TrainRequest request) {
 PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan& job,
                               events::TrainSink& sink) {
   sink.on(events::Preparing{"reading the data set", 0, kPreparations});
-  const auto options = options_of(request);
+  const auto alone = as_one(request, job.placement.shape);
+  const auto options = options_of(alone);
   const auto set = data::open_set(request.dataset, data::Split::Train, request.set);
-  const auto loader = train_loader(without_loading(request), options, set);
+  const auto loader = train_loader(alone, options, set);
   sink.on(events::Preparing{"making the network", 1, kPreparations});
   const auto model = open_model(request, *set);
   const auto task = task_of(request);

@@ -59,7 +59,12 @@ ModelNumbers numbers_of(const PlanSubject& subject, const std::vector<nn::Slot>&
 
 std::string hash_of(const nn::Model& model) {
   Fnv hash;
-  for (const auto& name : model.block_names()) hash.add(name).add(0);
+  const auto names = model.block_names();
+  for (std::size_t block = 0; block < names.size(); ++block) {
+    hash.add(names[block]).add(0);
+    for (const auto& named : model.block_tensors(block)) hash.add(named.name).add(0);
+    hash.add(0);
+  }
   for (const auto& slot : nn::slots_of(model.tensors())) {
     for (const auto& name : slot.names) hash.add(name).add(0);
     hash.add(c10::toString(slot.tensor().scalar_type()));
@@ -98,7 +103,8 @@ plan::PlanKey key_of(const PlanSubject& subject, const nn::Model& model) {
   const auto& options = subject.options;
   const auto& optimizer = subject.optimizer;
   return {{{"model", hash_of(model)},
-           {"input", text_of(subject.input(subject.batch_size))},
+           {"input", text_of(subject.input(kSamplesForMemory))},
+           {"batch_size", std::to_string(subject.batch_size)},
            {"micro_batches", std::to_string(options.gradient_accumulation())},
            {"pipeline", std::string(name_of(options.pipeline()))},
            {"recompute", std::string(name_of(options.recompute()))},
@@ -111,19 +117,39 @@ plan::PlanKey key_of(const PlanSubject& subject, const nn::Model& model) {
            {"machine", machine_text()}}};
 }
 
-/// Only a split has to know how long blocks take.
-plan::ModelProfile measure(const PlanSubject& subject, nn::Model& model) {
-  const bool is_timed = subject.carriers.shape.devices_per_replica > 1;
-  if (is_timed) nn::check_owners(model);
-  const auto samples =
-      is_timed ? subject.batch_size : std::min(subject.batch_size, kSamplesForMemory);
-  return nn::profile_blocks(model, subject.input(samples),
-                            {.rounds = is_timed ? kTimedRounds : 0,
+plan::ModelProfile measure_with(const PlanSubject& subject, const nn::Model& model,
+                                std::int64_t samples, int rounds) {
+  return nn::profile_blocks(model, subject.input,
+                            {.samples = samples,
+                             .rounds = rounds,
                              .micro_batch = subject.batch_size,
                              .on_block = [&](int done, int total) {
                                subject.on_block(done, total);
                                subject.heartbeat();
                              }});
+}
+
+/// Of a model that may be bound to the size of its batches, or to values that an example has not.
+/// Training does not depend on it.
+plan::ModelProfile measure_memory(const PlanSubject& subject, const nn::Model& model) {
+  try {
+    return measure_with(subject, model, std::min(subject.batch_size, kSamplesForMemory), 0);
+  } catch (const Error&) {
+  }
+  try {
+    return measure_with(subject, model, subject.batch_size, 0);
+  } catch (const Error& error) {
+    subject.tell(fmt::format("the plan knows nothing of activations: {}", error.what()));
+    return nn::list_blocks(model);
+  }
+}
+
+/// Only a split has to know how long blocks take.
+plan::ModelProfile measure(const PlanSubject& subject, const nn::Model& model) {
+  const bool has_stages = subject.carriers.shape.devices_per_replica > 1;
+  if (has_stages || subject.options.recompute() != Recompute::None) nn::check_owners(model);
+  return has_stages ? measure_with(subject, model, subject.batch_size, kTimedRounds)
+                    : measure_memory(subject, model);
 }
 
 plan::StageSplit choose_split(const PlanSubject& subject, const plan::ModelProfile& profile) {
@@ -153,6 +179,34 @@ plan::Plan make(const PlanSubject& subject, nn::Model& model) {
   }
   const auto profile = measure(subject, model);
   return plan::make_plan(request, profile, choose_split(subject, profile));
+}
+
+/// Whether the stages are this model's, each block of it once.
+bool covers(const std::vector<plan::StagePlan>& stages, const std::vector<std::string>& blocks) {
+  std::size_t next = 0;
+  for (const auto& stage : stages) {
+    const auto first = static_cast<std::size_t>(stage.first_block);
+    const auto count = static_cast<std::size_t>(stage.num_blocks);
+    if (first != next || count < 1 || count > blocks.size() - next) return false;
+    next += count;
+  }
+  return next == blocks.size();
+}
+
+/// A file may say anything, also with the right key.
+std::string complaint_of(const plan::Plan& plan, const PlanSubject& subject,
+                         const std::vector<std::string>& blocks) {
+  std::vector<std::string> planned;
+  for (const auto& block : plan.profile.blocks) planned.push_back(block.name);
+  if (planned != blocks) return "made for a model of other blocks";
+  const auto& shape = subject.carriers.shape;
+  const bool fits = plan.shape == shape && std::ssize(plan.instances) == shape.instances &&
+                    std::ssize(plan.stages) == shape.devices_per_replica &&
+                    plan.batch_size == subject.batch_size &&
+                    plan.micro_batches == subject.options.gradient_accumulation() &&
+                    plan.schedule == subject.options.pipeline() &&
+                    plan.recompute == subject.options.recompute();
+  return fits && covers(plan.stages, blocks) ? "" : "made for something else";
 }
 
 std::filesystem::path folder_of(const Options& options) {
@@ -314,8 +368,13 @@ JobCarriers carriers_of(const launch::JobPlan& job, const Options& options,
 FoundPlan find_plan(const PlanSubject& subject) {
   plan::PlanKey key;
   subject.with_model([&](nn::Model& model) { key = key_of(subject, model); });
-  const plan::PlanCache cache(folder_of(subject.options),
-                              {.tell = subject.tell, .heartbeat = subject.heartbeat});
+  std::vector<std::string> blocks;
+  subject.with_model([&](nn::Model& model) { blocks = model.block_names(); });
+  const plan::PlanCache cache(
+      folder_of(subject.options),
+      {.tell = subject.tell,
+       .complaint = [&](const plan::Plan& plan) { return complaint_of(plan, subject, blocks); },
+       .heartbeat = subject.heartbeat});
   auto found = cache.get(key, [&] {
     plan::Plan made;
     subject.with_model([&](nn::Model& model) { made = make(subject, model); });
@@ -324,7 +383,8 @@ FoundPlan find_plan(const PlanSubject& subject) {
   found.plan.model = subject.name;
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
   found.plan.available_bytes = static_cast<std::int64_t>(std::min(available_memory(), kMost));
-  return {std::move(found.plan), key.digest(), cache.path_of(key), found.is_cached};
+  return {std::move(found.plan), key.digest(),
+          found.is_kept ? cache.path_of(key) : std::filesystem::path(), found.is_cached};
 }
 
 FoundPlan agree_on_plan(const PlanSubject& subject) {

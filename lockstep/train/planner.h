@@ -63,7 +63,7 @@ struct PlanSubject {
 struct FoundPlan {
   plan::Plan plan;
   std::string key;               ///< 16 hexadecimal digits
-  std::filesystem::path file{};  ///< where it is kept
+  std::filesystem::path file{};  ///< where it is kept; nothing where it is not
   bool is_cached = false;
 };
 
@@ -72,8 +72,8 @@ struct FoundPlan {
 /// Errors: `Options` for a split that cannot be; what the model throws when it is measured.
 FoundPlan find_plan(const PlanSubject& subject);
 
-/// The same for all instances of a job, each of which calls it: the first one finds it for all, so
-/// that nothing disturbs what it measures.
+/// The same for all instances of a job, each of which calls it: the first one finds it for all,
+/// while the others wait.
 FoundPlan agree_on_plan(const PlanSubject& subject);
 
 }  // namespace lockstep::train

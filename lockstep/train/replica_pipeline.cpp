@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/nn/block_sharing.h"
 
 namespace lockstep::train {
 namespace {
@@ -55,13 +54,9 @@ Stage make_stage(nn::Model& model, const PipelineSettings& settings, std::size_t
 
 ReplicaPipeline::ReplicaPipeline(nn::Model& model, const Task& task,
                                  const PipelineSettings& settings)
-    : model_(&model),
-      task_(&task),
-      settings_(settings),
-      is_checked_(settings.split.size()),
-      micro_batches_(static_cast<std::size_t>(settings.shape.micro_batches)) {
+    : task_(&task), micro_batches_(static_cast<std::size_t>(settings.shape.micro_batches)) {
   for (std::size_t stage = 0; stage < settings.split.size(); ++stage) {
-    stages_.push_back(make_stage(model, settings_, stage));
+    stages_.push_back(make_stage(model, settings, stage));
   }
 }
 
@@ -81,6 +76,7 @@ void ReplicaPipeline::enter(std::int64_t number, data::Batch batch, Fields field
   auto& entering = micro_batch(number);
   entering.batch.emplace(std::move(batch));
   entering.fields = std::move(fields);
+  const nn::RandomScope scope(key_of(number));  // it may be made noisy, or mixed
   entering.handed = model_input(entering.fields, *task_);
   entering.is_counted = false;
 }
@@ -104,21 +100,10 @@ void ReplicaPipeline::forward(int stage, std::int64_t number) {
     const auto loss = computing.forward(
         std::move(input), key_of(number),
         [this, &passing](const auto& output) { return loss_of(passing, output); });
-    check_first(stage, loss);
     passing.handed = at::full_like(loss, step_.loss_scale).detach();
     return;
   }
   passing.handed = computing.forward(std::move(input), key_of(number));
-  check_first(stage, passing.handed);
-}
-
-/// A stage that derives what another one owns would add to its gradients behind its back.
-void ReplicaPipeline::check_first(int stage, const at::Tensor& output) {
-  const auto index = static_cast<std::size_t>(stage);
-  if (is_checked_[index] || output.grad_fn() == nullptr) return;
-  is_checked_[index] = true;
-  const auto [first, end] = blocks_of(settings_, index);
-  nn::check_uses(*model_, first, end, output);
 }
 
 void ReplicaPipeline::backward(int stage, std::int64_t number) {

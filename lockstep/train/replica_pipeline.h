@@ -62,13 +62,9 @@ class ReplicaPipeline {
   }
   bool is_last(int stage) const { return static_cast<std::size_t>(stage) + 1 == stages_.size(); }
   at::Tensor loss_of(MicroBatch& micro_batch, const at::Tensor& output);
-  void check_first(int stage, const at::Tensor& output);
 
-  nn::Model* model_;
   const Task* task_;
-  PipelineSettings settings_;
   std::vector<Stage> stages_;
-  std::vector<bool> is_checked_;  ///< by stage
   std::vector<MicroBatch> micro_batches_;
   Step step_;
   ReplicaResult result_;

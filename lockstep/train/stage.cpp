@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/block_sharing.h"
 
 namespace lockstep::train {
 namespace {
@@ -13,6 +14,19 @@ namespace {
 void put(const std::vector<std::pair<at::Tensor, at::Tensor>>& values) {
   for (const auto& [buffer, value] : values) buffer.variable_data().copy_(value);
 }
+
+/// While it lives, buffers are what they were; then what they are now.
+class BuffersThen {
+ public:
+  using Values = std::vector<std::pair<at::Tensor, at::Tensor>>;
+  BuffersThen(Values now, const Values& then) : now_(std::move(now)) { put(then); }
+  ~BuffersThen() { put(now_); }
+  BuffersThen(const BuffersThen&) = delete;
+  BuffersThen& operator=(const BuffersThen&) = delete;
+
+ private:
+  Values now_;
+};
 
 }  // namespace
 
@@ -29,6 +43,17 @@ Stage::Stage(nn::Model& model, StageSettings settings)
     }
     learned_.push_back(is_learned);
   }
+  const auto blocks = model_->block_names().size();
+  const bool is_whole = settings_.parts.size() == 1 && settings_.parts.front().end == blocks &&
+                        settings_.parts.front().first == 0;
+  checked_.assign(settings_.parts.size(), is_whole);
+}
+
+/// Another part's parameters would get gradients behind its back, in whatever order.
+void Stage::check_uses_once(std::size_t part, const at::Tensor& output) {
+  if (checked_[part] || !output.requires_grad()) return;
+  checked_[part] = true;
+  nn::check_uses(*model_, settings_.parts[part].first, settings_.parts[part].end, output);
 }
 
 bool Stage::records(std::size_t part) const noexcept {
@@ -47,6 +72,7 @@ at::Tensor Stage::run(std::size_t part, at::Tensor activation) {
 at::Tensor Stage::record(std::size_t part, const at::Tensor& input, Kept& kept, const Head& head) {
   kept.graph.emplace(input, kept.wants_gradient);
   auto output = run(part, kept.graph->take());
+  check_uses_once(part, output);
   const bool is_last = part + 1 == settings_.parts.size();
   kept.output = is_last && head ? head(output) : std::move(output);
   return kept.output;
@@ -57,18 +83,21 @@ at::Tensor Stage::run_unrecorded(std::size_t part, const at::Tensor& input, Kept
   const torch::NoGradGuard no_grad;
   kept.input = input;
   kept.buffers = values_of_buffers(part);
-  const auto version = input._version();
+  kept.version = static_cast<std::int64_t>(input._version());
   auto output = run(part, input);
-  if (input._version() != version) {
-    const auto names = model_->block_names();
-    throw Error(ErrorKind::Options,
-                fmt::format("recompute: block '{}' changes its input in place, so it cannot be "
-                            "computed again",
-                            names[settings_.parts[part].first]),
-                "let the operation return a new tensor, or train without --recompute");
-  }
+  check_input_stayed(part, input, kept.version);
   const bool is_last = part + 1 == settings_.parts.size();
   return is_last && head ? head(output) : output;
+}
+
+void Stage::check_input_stayed(std::size_t part, const at::Tensor& input,
+                               std::int64_t version) const {
+  if (static_cast<std::int64_t>(input._version()) == version) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("recompute: the input of block '{}' is changed in place, by it or by one "
+                          "behind it, so it cannot be computed again",
+                          model_->block_names()[settings_.parts[part].first]),
+              "let the operation return a new tensor, or train without --recompute");
 }
 
 at::Tensor Stage::forward(at::Tensor input, const nn::DrawKey& key, const Head& head) {
@@ -102,10 +131,9 @@ void Stage::compute_again(std::size_t part, Pass& pass) {
   auto& kept = pass.parts[part];
   const torch::AutoGradMode with_graph(true);
   const nn::RandomScope scope(pass.key);
-  const auto now = values_of_buffers(part);
-  put(kept.buffers);
+  check_input_stayed(part, kept.input, kept.version);
+  const BuffersThen then(values_of_buffers(part), kept.buffers);
   record(part, std::exchange(kept.input, {}), kept, pass.head);
-  put(now);
 }
 
 at::Tensor Stage::backward(at::Tensor gradient) {

@@ -38,7 +38,11 @@ struct StageSettings {
 /// Computing again gives the same bits as before and changes nothing: what is random is drawn for
 /// the same key, and buffers are for that time what they were when the part was first computed.
 ///
-/// Errors: `Options` where a part that is to be computed again has changed its input in place.
+/// What is drawn in a backward pass, by somebody's own derivative, is drawn for the micro-batch; it
+/// is not the same for another number of parts.
+///
+/// Errors: `Options` where a part that is to be computed again has changed its input in place, and
+/// where one of several learns what is not its own.
 class Stage {
  public:
   /// Makes of the model's output what is to be derived: the last stage has one.
@@ -53,9 +57,6 @@ class Stage {
   /// and returns that of its input; undefined where nothing has to be derived.
   at::Tensor backward(at::Tensor gradient);
 
-  /// Forgets all micro-batches.
-  void clear() { passes_.clear(); }
-
  private:
   /// A buffer, and what it was.
   using Values = std::vector<std::pair<at::Tensor, at::Tensor>>;
@@ -65,6 +66,7 @@ class Stage {
     at::Tensor output{};
     // To compute it again:
     at::Tensor input{};
+    std::int64_t version = 0;  ///< of the input: how often it was changed in place
     bool wants_gradient = false;
     Values buffers{};
   };
@@ -81,12 +83,15 @@ class Stage {
   at::Tensor run_unrecorded(std::size_t part, const at::Tensor& input, Kept& kept,
                             const Head& head);
   void compute_again(std::size_t part, Pass& pass);
+  void check_input_stayed(std::size_t part, const at::Tensor& input, std::int64_t version) const;
+  void check_uses_once(std::size_t part, const at::Tensor& output);
   Values values_of_buffers(std::size_t part) const;
 
   nn::Model* model_;
   StageSettings settings_;
   std::vector<std::vector<at::Tensor>> buffers_;  ///< by part
   std::vector<bool> learned_;                     ///< by part: it has parameters that are learned
+  std::vector<bool> checked_;                     ///< by part: it uses just what is its own
   std::deque<Pass> passes_;
 };
 

@@ -43,8 +43,8 @@ void add(StepResult& sum, const StepResult& step) {
 }
 
 /// A loader made from other options would mix samples of several steps.
-void check_fits(const data::BatchShape& shape, const Options& options,
-                const train::JobLayout& layout) {
+void check_fits(const DataLoader& loader, const Options& options, const train::JobLayout& layout) {
+  const auto& shape = loader.shape();
   const auto check = [](const char* what, std::int64_t wanted, std::int64_t found) {
     if (wanted == found) return;
     throw Error(ErrorKind::Options,
@@ -57,6 +57,9 @@ void check_fits(const data::BatchShape& shape, const Options& options,
         shape.gradient_accumulation);
   check("steps of an iteration (device_iterations)", options.device_iterations(),
         shape.device_iterations);
+  check("devices per replica", layout.stages, loader.layout().stages);
+  check("micro-batches at the same time (pipeline)",
+        train::batches_at_once(options, layout.num_first_devices()), loader.buffers());
 }
 
 /// Collects what the output mode asks for, step by step.
@@ -133,11 +136,12 @@ struct TrainingModel::Impl {
   void compile(const DataLoader& loader, const std::function<void(int, int)>& on_block) {
     if (plan) return;
     auto& engine = this->engine();
-    check_fits(loader.shape(), options, engine.layout());
+    check_fits(loader, options, engine.layout());
     auto found = train::agree_on_plan(subject(loader, on_block));
     compiled = {found.is_cached, std::move(found.key)};
-    engine.spread(found.plan, loader.buffers());
+    engine.spread(plan::split_of(found.plan), loader.buffers());
     plan = std::move(found.plan);
+    plan->available_bytes += plan->shared.total;  // which is taken by now
     if (options.world().instance() != 0) return;
     for (const auto& warning : plan::warnings_of(*plan)) tell(warning);
   }
@@ -204,7 +208,7 @@ const plan::Plan& TrainingModel::plan() const {
 IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   auto& engine = impl_->engine();
   auto& loader = *iteration.loader;
-  check_fits(loader.shape(), impl_->options, engine.layout());
+  check_fits(loader, impl_->options, engine.layout());
   impl_->compile(loader, [](int, int) {});
   train::BatchSource source(loader.micro_batches(iteration), loader.layout().local);
   Collector collector(impl_->options);

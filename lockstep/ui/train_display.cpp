@@ -31,16 +31,18 @@ void TrainDisplay::begin(Phase phase, std::string label, ProgressBar::Options op
   bar_.emplace(out_, std::move(label), std::move(options));
 }
 
-/// Preparing ends with the beginning of something else, and is complete then.
+/// Preparing ends with the beginning of something else, and is complete then. What its last step
+/// said stays.
 void TrainDisplay::end_bar() {
   if (shows(Phase::Prepare)) {
-    bar_->set_postfix({});
+    if (!is_prepared_) bar_->set_postfix({});
     bar_->complete();
   }
   bar_.reset();
 }
 
 void TrainDisplay::on(const events::Preparing& event) {
+  is_prepared_ = event.done == event.total;
   if (!shows(Phase::Prepare)) {
     begin(Phase::Prepare, "[Prepare]",
           {.total = event.total,

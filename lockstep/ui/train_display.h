@@ -11,7 +11,7 @@ namespace lockstep::ui {
 /// Shows a training: a bar while it prepares, one per epoch and one per evaluation, and what came
 /// out of each as a line that stays.
 ///
-///     [Prepare]: 100%|██████████| 4/4 [00:02]
+///     [Prepare]: 100%|██████████| 5/5 [00:02, plan cached]
 ///     [Epoch 01]: 100%|██████████| 24/24 [00:48<00:00,  2.03s/it, loss=1.45, acc=48.4]
 ///     [Epoch 01] loss: 1.835, acc: 32.3
 ///     [Test  01] loss: 0.412, acc: 85.7
@@ -41,6 +41,7 @@ class TrainDisplay final : public events::TrainSink {
   BarOutput out_;
   Writer err_;
   Phase phase_ = Phase::Prepare;
+  bool is_prepared_ = false;
   std::optional<ProgressBar> bar_;
 };
 

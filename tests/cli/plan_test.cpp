@@ -113,11 +113,10 @@ TEST_F(PlanTest, WarnsOfTooFewMicroBatches) {
 }
 
 TEST_F(PlanTest, WarnsOfWhatWouldNotFitAndShowsItAllTheSame) {
-  // Activations of so many micro-batches are larger than any memory: hundreds of GiB.
+  // Activations of so many samples are larger than any memory: thousands of GiB.
   const auto finished =
       lockstep(words("plan --model resnet20 --dataset synthetic --size 1000000 --image-size 16x16 "
-                     "--batch-size 8 --gradient-accumulation 100000 --pipeline gpipe "
-                     "--devices-per-replica 2 --cache-path " +
+                     "--batch-size 1000000 --cache-path " +
                      path("cache")));
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.err, ContainsRegex("lockstep: warning: .*memory"));

@@ -50,7 +50,7 @@ std::string shape_of_output(const std::string& tag, const std::string& iteration
   const std::string full = ": 100%\\|(█){10}\\| ";
   const std::string number = "[0-9]+(\\.[0-9]+)?";
   const std::string time = "[0-9]+:[0-9][0-9]";
-  return tag + "\\[Prepare\\]" + full + "4/4 \\[" + time + "\\]\n" +  //
+  return tag + "\\[Prepare\\]" + full + "5/5 \\[" + time + ", plan (made|cached)\\]\n" +  //
          tag + "\\[Epoch 01\\]" + full + iterations + "/" + iterations + " \\[" + time +
          "<00:00, +" + number + "(it/s|s/it), loss=" + number + ", acc=" + number + "\\]\n" +  //
          tag + "\\[Epoch 01\\] loss: [0-9]+\\.[0-9]{3}, acc: [0-9]+\\.[0-9]\n" +               //

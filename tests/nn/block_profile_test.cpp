@@ -16,6 +16,15 @@
 namespace lockstep::nn {
 namespace {
 
+/// Samples of this shape.
+InputFor ones_of(std::vector<std::int64_t> shape) {
+  return [shape = std::move(shape)](std::int64_t samples) {
+    auto sizes = shape;
+    sizes.insert(sizes.begin(), samples);
+    return torch::ones(sizes);
+  };
+}
+
 at::Tensor pictures(std::int64_t samples) {
   return make_seeded(1, [&] { return torch::randn({samples, 3, 32, 32}); });
 }
@@ -28,7 +37,7 @@ std::int64_t sum_of(const plan::ModelProfile& profile, std::int64_t plan::BlockP
 
 TEST(BlockProfileTest, TellsTheBytesOfAResNet) {
   const auto model = model_of(resnet20(10));
-  const auto profile = profile_blocks(*model, pictures(4), {});
+  const auto profile = profile_blocks(*model, pictures, {.samples = 4});
   EXPECT_FALSE(profile.is_timed);
   ASSERT_EQ(profile.blocks.size(), 11U);
   const auto& first = profile.blocks[1];
@@ -54,7 +63,9 @@ TEST(BlockProfileTest, TellsTheBytesOfAResNet) {
 TEST(BlockProfileTest, KnowsWhatTheWholeModelKeeps) {
   const auto model = model_of(resnet20(10));
   const auto input = pictures(4);
-  const auto kept = sum_of(profile_blocks(*model, input, {}), &plan::BlockProfile::kept_bytes);
+  const auto kept =
+      sum_of(profile_blocks(*model, [&](auto) { return input; }, {.samples = input.size(0)}),
+             &plan::BlockProfile::kept_bytes);
   const KeptActivations pooled;
   const auto before = KeptActivations::pool().use().bytes;
   const auto logits = model->forward(input);
@@ -64,10 +75,10 @@ TEST(BlockProfileTest, KnowsWhatTheWholeModelKeeps) {
 
 TEST(BlockProfileTest, TellsOfAMicroBatchFromFewerSamples) {
   const auto model = model_of(resnet20(10));
-  const auto few = profile_blocks(*model, pictures(2), {.micro_batch = 8});
-  const auto all = profile_blocks(*model, pictures(8), {});
-  const auto half = profile_blocks(*model, pictures(5), {.micro_batch = 8});
-  const auto less = profile_blocks(*model, pictures(10), {.micro_batch = 8});
+  const auto few = profile_blocks(*model, pictures, {.samples = 2, .micro_batch = 8});
+  const auto all = profile_blocks(*model, pictures, {.samples = 8});
+  const auto half = profile_blocks(*model, pictures, {.samples = 5, .micro_batch = 8});
+  const auto less = profile_blocks(*model, pictures, {.samples = 10, .micro_batch = 8});
   for (std::size_t i = 0; i < all.blocks.size(); ++i) {
     const auto& expected = all.blocks[i];
     const auto& found = few.blocks[i];
@@ -88,7 +99,8 @@ TEST(BlockProfileTest, TimesBlocksAndTellsHowFarItIs) {
     EXPECT_GE(done, last.first);
     last = {done, total};
   };
-  const auto profile = profile_blocks(*model, pictures(2), {.rounds = 2, .on_block = listen});
+  const auto profile =
+      profile_blocks(*model, pictures, {.samples = 2, .rounds = 2, .on_block = listen});
   EXPECT_TRUE(profile.is_timed);
   for (const auto& block : profile.blocks) {
     EXPECT_GT(block.forward_s, 0) << block.name;
@@ -101,7 +113,7 @@ TEST(BlockProfileTest, TimesBlocksAndTellsHowFarItIs) {
 TEST(BlockProfileTest, BeginsNoFurtherRoundWhenTheTimeIsOver) {
   int done = 0;
   const auto profile = profile_blocks(
-      *model_of(resnet20(10)), pictures(2),
+      *model_of(resnet20(10)), pictures,
       {.rounds = 1'000'000, .most_seconds = 0, .on_block = [&](int, int) { ++done; }});
   EXPECT_EQ(done, 11 * 2 + 1) << "the round that warms up";
   EXPECT_TRUE(profile.is_timed);
@@ -129,7 +141,7 @@ TEST(BlockProfileTest, LeavesTheModelAsItIs) {
   for (const auto* model : {&resnet, &dropping}) {
     const auto untouched = (*model)->clone();
     const auto before = digest_of(**model);
-    profile_blocks(**model, pictures(4), {.rounds = 1, .micro_batch = 6});
+    profile_blocks(**model, pictures, {.samples = 4, .rounds = 1, .micro_batch = 6});
     EXPECT_EQ(digest_of(**model), before);
     for (const auto& named : (*model)->tensors()) EXPECT_FALSE(named.tensor.grad().defined());
     const auto found = step(**model, pictures(4));
@@ -143,7 +155,7 @@ TEST(BlockProfileTest, LeavesTheModelAsItIs) {
 TEST(BlockProfileTest, LeavesTheModeAsItIs) {
   torch::nn::Sequential layers(torch::nn::Linear(4, 4), torch::nn::Dropout(0.5));
   layers->eval();
-  profile_blocks(*model_of(layers), torch::ones({2, 4}), {});
+  profile_blocks(*model_of(layers), ones_of({4}), {});
   EXPECT_FALSE(layers->is_training());
   EXPECT_FALSE(layers[1]->is_training());
 }
@@ -152,7 +164,7 @@ TEST(BlockProfileTest, CountsWhatASequentialsLayersKeep) {
   const auto model = model_of(torch::nn::Sequential(
       torch::nn::Linear(100, 200), torch::nn::ReLU(torch::nn::ReLUOptions(true)), Dropout(0.5),
       torch::nn::Flatten(), torch::nn::Linear(200, 10)));
-  const auto profile = profile_blocks(*model, torch::ones({8, 100}), {});
+  const auto profile = profile_blocks(*model, ones_of({100}), {.samples = 8});
   const std::int64_t hidden = 8 * 200 * 4;
   EXPECT_EQ(profile.blocks[0].kept_bytes, hidden);
   EXPECT_EQ(profile.blocks[1].kept_bytes, 0) << "in place";
@@ -167,27 +179,24 @@ TEST(BlockProfileTest, CountsWhatASequentialsLayersKeep) {
 TEST(BlockProfileTest, ABlockThatNothingIsLearnedInFrontOfTakesNothingBackward) {
   torch::nn::Sequential layers(torch::nn::Linear(4, 4), torch::nn::Linear(4, 4));
   for (const auto& parameter : layers[0]->parameters()) parameter.set_requires_grad(false);
-  const auto profile = profile_blocks(*model_of(layers), torch::ones({2, 4}), {.rounds = 1});
+  const auto profile = profile_blocks(*model_of(layers), ones_of({4}), {.rounds = 1});
   EXPECT_EQ(profile.blocks[0].backward_bytes, 0);
   EXPECT_EQ(profile.blocks[0].backward_s, 0);
   EXPECT_EQ(profile.blocks[0].parameter_bytes, 0);
-  EXPECT_EQ(profile.blocks[0].buffer_bytes, 4 * 20);
+  EXPECT_EQ(profile.blocks[0].buffer_bytes, 0);
   EXPECT_GT(profile.blocks[1].backward_bytes, 0);
 }
 
 TEST(BlockProfileTest, NamesTheBlockThatLibtorchRefuses) {
   const auto model =
       model_of(torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::Linear(5, 4)));
-  testing::expect_error(
-      [&] {
-        profile_blocks(*model, torch::ones({2, 4}), {});
-      },
-      ErrorKind::Options, "profile: block '1': libtorch refuses: mat1 and mat2");
+  testing::expect_error([&] { profile_blocks(*model, ones_of({4}), {}); }, ErrorKind::Options,
+                        "profile: block '1': libtorch refuses: mat1 and mat2");
   const auto large = model_of(torch::nn::Sequential(torch::nn::Upsample(
       torch::nn::UpsampleOptions().scale_factor(std::vector<double>{1e5, 1e5}))));
   testing::expect_error(
       [&] {
-        profile_blocks(*large, torch::ones({2, 4, 100, 100}), {});
+        profile_blocks(*large, ones_of({4, 100, 100}), {});
       },
       ErrorKind::Unavailable, "block '0': there is not enough memory");
 }

@@ -81,12 +81,12 @@ TEST(BlockSharingTest, ALayerThatASequentialHasTwiceIsShared) {
   EXPECT_EQ(profile.blocks[2].parameter_bytes, 0);
 }
 
-TEST(BlockSharingTest, CountsWhatIsFrozenAsBuffersAndWhatNobodyOwnsForTheLast) {
+TEST(BlockSharingTest, CountsWhatIsFrozenForNobodyAndWhatNobodyOwnsForTheLast) {
   const auto module = std::make_shared<ChainImpl>(std::vector<std::string>{"d"});
   module->layers[0]->weight.set_requires_grad(false);
   const auto profile = list_blocks(*model_of(module));
   EXPECT_EQ(profile.blocks[0].parameter_bytes, 4 * 4);
-  EXPECT_EQ(profile.blocks[0].buffer_bytes, 4 * 16);
+  EXPECT_EQ(profile.blocks[0].buffer_bytes, 0);
   EXPECT_EQ(profile.blocks[3].parameter_bytes, 4 * (16 + 4 + 4));
 }
 

@@ -57,7 +57,7 @@ TEST(PlanWarningsTest, ThereAreNoneForAPlanThatFits) {
   plan.available_bytes = kGiB - 1;
   EXPECT_THAT(warnings_of(plan), ElementsAre("the plan needs 1.0 GiB of memory and 1023 MiB are "
                                              "available: it needs less with a lower --batch-size, "
-                                             "or --recompute blocks"));
+                                             "or --recompute=blocks"));
 }
 
 TEST(PlanWarningsTest, NamesWhatCanBeLowered) {
@@ -66,7 +66,7 @@ TEST(PlanWarningsTest, NamesWhatCanBeLowered) {
   plan.shape.replicas = 4;
   EXPECT_THAT(warnings_of(plan),
               ElementsAre("the plan needs 6.0 GiB of memory and 5.8 GiB are available: it needs "
-                          "less with a lower --batch-size, or --recompute blocks, or fewer "
+                          "less with a lower --batch-size, or --recompute=blocks, or fewer "
                           "--replicas, or fewer --num-instances"));
   plan.batch_size = 1;
   plan.recompute = Recompute::Blocks;
@@ -93,6 +93,7 @@ TEST(PlanWarningsTest, TooFewMicroBatchesAreSaidAfterMemory) {
   auto plan = plan_on({{.memory = {.activations = 2}}});
   plan.available_bytes = 1;
   plan.micro_batches = 1;
+  plan.idle_share = 0.5;
   const auto warnings = warnings_of(plan);
   ASSERT_EQ(warnings.size(), 2);
   EXPECT_EQ(warnings[1], too_few_micro_batches({.stages = 2, .micro_batches = 1}));
@@ -105,6 +106,7 @@ TEST(PlanWarningsTest, ReplicasThatShareDevicesKeepThemBusy) {
                        {.device = 1, .stages = {{1, 1}, {2, 1}}},
                        {.device = 2}});
   plan.micro_batches = 1;
+  plan.idle_share = idle_share({.stages = 2, .micro_batches = 1, .replicas = 2});
   EXPECT_THAT(warnings_of(plan),
               ElementsAre(too_few_micro_batches({.stages = 2, .micro_batches = 1, .replicas = 2})));
 }

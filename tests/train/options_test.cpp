@@ -186,7 +186,8 @@ TEST(JobLayoutTest, DealsReplicasOutToTheDevicesOfThisMachine) {
   EXPECT_EQ(layout.threads_per_device, 1);
   EXPECT_EQ(layout.num_devices, std::min(cores, 5));
   for (int replica = 0; replica < 5; ++replica) {
-    EXPECT_EQ(layout.device_of_replica(replica), replica % layout.num_devices);
+    EXPECT_THAT(layout.device_of[static_cast<std::size_t>(replica)],
+                ElementsAre(replica % layout.num_devices));
   }
 }
 
@@ -209,8 +210,50 @@ TEST(JobLayoutTest, NumbersTheLaunchersDevicesInTheOrderOfReplicas) {
   EXPECT_EQ(layout.local, (topology::ReplicaRange{4, 4}));
   EXPECT_EQ(layout.threads_per_device, 7);
   EXPECT_EQ(layout.num_devices, 2);
-  EXPECT_THAT(layout.device_of, ElementsAre(0, 1, 0, 1));
-  EXPECT_EQ(layout.device_of_replica(5), 1);
+  EXPECT_THAT(layout.device_of,
+              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(0), ElementsAre(1)));
+  EXPECT_THAT(layout.device_ids, ElementsAre(5, 3));
+  EXPECT_EQ(layout.num_first_devices(), 2);
+}
+
+TEST(JobLayoutTest, GivesEachStageADeviceRoundRobin) {
+  auto identity = testing::identity_of(0, 1, 2, 3);
+  identity.device_ids = {0, 1, 2, 3, 0, 1};
+  const auto layout = train::lay_out(Options(World(identity)));
+  EXPECT_EQ(layout.stages, 3);
+  EXPECT_EQ(layout.num_devices, 4);
+  EXPECT_THAT(layout.device_of, ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 0, 1)));
+  EXPECT_EQ(layout.num_first_devices(), 2);
+}
+
+TEST(JobLayoutTest, DividesTheCoresAmongStages) {
+  const auto cores = launch::discover_machine().usable_cores();
+  const World world{topology::Identity{}};
+  const auto layout = train::lay_out(Options(world).devices_per_replica(2));
+  EXPECT_EQ(layout.threads_per_device, std::max(1, cores / 2));
+  EXPECT_EQ(layout.device_of.front().size(), 2U);
+}
+
+TEST(OptionsTest, HasAsManyDevicesPerReplicaAsStagesBegin) {
+  auto options = alone();
+  EXPECT_EQ(options.devices_per_replica(), 1);
+  options.begin_stage("layer2").begin_stage("layer3");
+  EXPECT_EQ(options.devices_per_replica(), 3);
+  options.devices_per_replica(2);
+  testing::expect_error([&] { (void)options.devices_per_replica(); }, ErrorKind::Options,
+                        "expected 1 of them for 2 devices per replica, found 2");
+  testing::expect_error([&] { options.devices_per_replica(0); }, ErrorKind::Options,
+                        "Options::devices_per_replica: expected at least 1, found 0");
+}
+
+TEST(OptionsTest, LeavesDevicesPerReplicaToTheLauncher) {
+  Options options(World(testing::identity_of(0, 1, 2, 2)));
+  EXPECT_EQ(options.devices_per_replica(), 2);
+  testing::expect_error([&] { options.devices_per_replica(2); }, ErrorKind::Options,
+                        "2 devices per replica are set by the launcher");
+  options.begin_stage("a").begin_stage("b");
+  testing::expect_error([&] { (void)options.devices_per_replica(); }, ErrorKind::Options,
+                        "pass --devices-per-replica 3 to the launcher");
 }
 
 TEST(JobLayoutTest, LetsInstance0DecideThreadsWhereTheLauncherDoesNot) {

@@ -46,6 +46,16 @@ class TrainDisplayTest : public ::testing::Test {
   Screen screen_;
 };
 
+TEST_F(TrainDisplayTest, KeepsWhatCameOfPreparing) {
+  auto display = make(BarStyle::Lines);
+  display.on(events::Preparing{"deciding the plan", 1, 2});
+  screen_.pass(1s);
+  display.on(events::Preparing{"plan cached", 2, 2});
+  display.on(events::EpochBegan{1, 2});
+  EXPECT_NE(screen_.take().find("[Prepare]: 100%|██████████| 2/2 [00:01, plan cached]\n"),
+            std::string::npos);
+}
+
 TEST_F(TrainDisplayTest, ShowsATrainingOnATerminal) {
   const std::string reading = "[Prepare]:   0%|          | 0/2 [00:00, reading the data set]";
   const std::string building = "[Prepare]:  50%|█████     | 1/2 [00:01, building the model]";

@@ -168,7 +168,7 @@ std::string_view name_of(LoaderMode mode) noexcept {
 }
 
 Loader::Loader(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options) {
-  check_range("buffers", options.buffers, 1, 1 << 16);
+  check_range("buffers", options.buffers, 1, kMostBuffers);
   const auto workers = decide_workers(options);
   state_ = std::make_unique<State>(std::move(set), std::move(plan), options);
   state_->start_workers(workers);

@@ -25,6 +25,9 @@ enum class LoaderMode : std::uint8_t {
 LoaderMode parse_loader_mode(std::string_view name);
 std::string_view name_of(LoaderMode mode) noexcept;
 
+/// Batches that a loader may have at the same time.
+inline constexpr int kMostBuffers = 1 << 16;
+
 struct LoaderOptions {
   LoaderMode mode = LoaderMode::Async;
   /// Threads that fill batches. The consumer fills too while it has nothing to do but wait, so 0 is
