@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -7,10 +8,13 @@
 #include "lockstep/base/file.h"
 #include "lockstep/cli/bench_comm.h"
 #include "lockstep/cli/bench_launch.h"
+#include "lockstep/cli/bench_pipeline.h"
+#include "lockstep/cli/bench_systems.h"
 #include "lockstep/cli/byte_size.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/hand_on.h"
+#include "lockstep/nn/zoo/network_names.h"
 
 namespace lockstep::cli {
 namespace {
@@ -65,6 +69,30 @@ CLI::App* add_comm(CLI::App& app, CommArguments& to, std::string& json_file) {
   return comm;
 }
 
+CLI::App* add_pipeline(CLI::App& app, BenchPipelineOptions& to, std::string& json_file) {
+  auto* pipeline = app.add_subcommand(
+      "pipeline", "train a network over several devices, under each schedule of its stages");
+  set_usage(*pipeline, "bench pipeline [options]");
+  pipeline
+      ->add_option("--model", to.model, fmt::format("{}", fmt::join(nn::kNetworkNames, ", ")))
+      ->type_name("NAME")
+      ->capture_default_str();
+  pipeline->add_option("--image-size", to.image_size, "of the pictures, which are made up")
+      ->type_name("HxW")
+      ->capture_default_str();
+  const auto add = [&](const char* name, auto& value, int least, const char* description) {
+    pipeline->add_option(name, value, description)
+        ->check(CLI::Range(least, 1 << 20))
+        ->capture_default_str();
+  };
+  add("--batch-size", to.batch_size, 1, "pictures of a micro-batch");
+  add("--gradient-accumulation", to.gradient_accumulation, 1, "micro-batches of a step");
+  add("--devices-per-replica", to.devices_per_replica, 2, "stages, each on a device of one thread");
+  add("--steps", to.steps, 2, "optimizer steps of a job; the first one warms up");
+  add_common_options(*pipeline, to.rounds, "jobs of each, in turn", json_file);
+  return pipeline;
+}
+
 /// Not in the help: `bench comm` starts it.
 CLI::App* add_comm_worker(CLI::App& app, std::string& folder) {
   auto* worker = app.add_subcommand("comm-worker", "a process that 'bench comm' measures");
@@ -98,6 +126,14 @@ BenchCommOptions decide(const CommArguments& written) {
   return options;
 }
 
+PipelineReport measure_pipeline(const BenchPipelineOptions& options,
+                                const topology::Environment& environment) {
+  check(options);
+  // The jobs take it.
+  program_beside("lockstep-train");
+  return bench_pipeline(options, own_program(), environment);
+}
+
 /// What another program does; nothing if it is done here.
 const char* program_for(const Invocation& invocation) {
   if (invocation.arguments.empty()) return nullptr;
@@ -121,15 +157,17 @@ int bench(const Invocation& invocation) {
     hand_on(program, arguments, invocation.environment);
   }
   CLI::App app("Measures this machine, beside the peers that are installed.", "bench");
-  set_usage(app, "bench launch|comm|data|train [options]");
+  set_usage(app, "bench launch|comm|data|train|pipeline [options]");
   app.require_subcommand(1);
   BenchLaunchOptions launch_options;
   CommArguments comm_arguments;
+  BenchPipelineOptions pipeline_options;
   std::string json_file;
   std::string folder;
   add_launch(app, launch_options, json_file);
   const auto* comm = add_comm(app, comm_arguments, json_file);
   add_what_others_do(app);
+  const auto* pipeline = add_pipeline(app, pipeline_options, json_file);
   const auto* worker = add_comm_worker(app, folder);
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
 
@@ -137,10 +175,17 @@ int bench(const Invocation& invocation) {
     bench_comm_worker(folder);
     return 0;
   }
-  const auto report = comm->parsed() ? bench_comm(decide(comm_arguments), invocation.environment)
-                                     : bench_launch(launch_options, invocation.environment);
-  fmt::print("{}", report.to_table());
-  if (!json_file.empty()) write_file(json_file, report.to_json());
+  const auto show = [&](const auto& report) {
+    fmt::print("{}", report.to_table());
+    if (!json_file.empty()) write_file(json_file, report.to_json());
+  };
+  if (pipeline->parsed()) {
+    show(measure_pipeline(pipeline_options, invocation.environment));
+  } else if (comm->parsed()) {
+    show(bench_comm(decide(comm_arguments), invocation.environment));
+  } else {
+    show(bench_launch(launch_options, invocation.environment));
+  }
   return 0;
 }
 

@@ -108,6 +108,17 @@ Timing summarize(std::vector<Seconds> samples) {
   return {quantile(0.5), quantile(0.99), static_cast<int>(samples.size())};
 }
 
+nlohmann::ordered_json report_head(const std::string& bench) {
+  const auto machine = launch::discover_machine();
+  return {{"bench", bench},
+          {"host", launch::this_host()},
+          {"processor", machine.cpu_model},
+          {"cores", machine.usable_cores()},
+          {"version", std::string(lockstep::version())},
+          {"commit", std::string(commit())},
+          {"build", std::string(build_description())}};
+}
+
 std::string BenchReport::to_table() const {
   const auto columns = columns_of(rows);
   ui::Table table(headings_of(columns));
@@ -116,14 +127,7 @@ std::string BenchReport::to_table() const {
 }
 
 std::string BenchReport::to_json() const {
-  const auto machine = launch::discover_machine();
-  nlohmann::ordered_json json{{"bench", name},
-                              {"host", launch::this_host()},
-                              {"processor", machine.cpu_model},
-                              {"cores", machine.usable_cores()},
-                              {"version", std::string(lockstep::version())},
-                              {"commit", std::string(commit())},
-                              {"build", std::string(build_description())}};
+  auto json = report_head(name);
   for (const auto& row : rows) json["rows"].push_back(cli::to_json(row));
   return json.dump(2) + "\n";
 }

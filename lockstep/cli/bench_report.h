@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,10 @@ struct BenchRow {
   std::optional<double> data_share{};         ///< of the time, spent waiting for data
 };
 
+/// What each file of results begins with: host, processor, cores, compiler, flags and commit, so that
+/// a number can be placed later.
+nlohmann::ordered_json report_head(const std::string& bench);
+
 /// The results of one `lockstep bench …`, with what they were measured on.
 struct BenchReport {
   std::string name;
@@ -46,8 +51,6 @@ struct BenchReport {
 
   /// Bus bandwidth, images/s and the shares have a column where there is a row with one.
   std::string to_table() const;
-  /// Host, processor, cores, compiler, flags and commit go along, so that a number can be placed
-  /// later.
   std::string to_json() const;
 };
 

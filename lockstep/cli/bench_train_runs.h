@@ -14,17 +14,20 @@ struct TrainRun {
   Seconds per_step{0};       ///< of the steps after the first
   double data_share = 0;     ///< of the epoch's time, spent waiting for data
   double train_loss = 0;     ///< the mean of the epoch
+  double idle_share = 0;     ///< of the devices' time; only of lockstep, as the next
+  std::string weights{};     ///< the digest of those in the end
 };
 
 /// What a job was started with.
 struct TrainStart {
   double unix_s = 0;  ///< when the command was started
   std::int64_t steps = 0;
-  std::int64_t classes = 0;
+  std::int64_t classes = 0;           ///< 0: the loss may be any
+  const char* bench = "bench train";  ///< begins messages
 };
 
 /// Reads the summary of `lockstep train`, or the line of bench/train/torch_train.py. `system`
-/// begins messages.
+/// is named in messages.
 ///
 /// Throws `Io` where it is something else, where another number of steps was made, or where nothing
 /// was learned: where the loss is no better than guessing among the classes.

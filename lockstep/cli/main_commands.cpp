@@ -33,7 +33,7 @@ constexpr std::array kCommands{
     Command{"model", "networks: what they are made of, and files of their weights",
             model_elsewhere},
     Command{"diff", "where two runs or two weight files differ", diff_elsewhere},
-    Command{"bench", "measure this machine: launch, comm, data, train", bench},
+    Command{"bench", "measure this machine: launch, comm, data, train, pipeline", bench},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},
 };

@@ -124,12 +124,15 @@ TEST(BenchTrainRunsTest, ReadsWhatBothSidesReport) {
   const auto ours = read_lockstep_run(
       "lockstep",
       R"({"optimizer_steps": 50, "first_step_unix_s": 1001.75, "last_step_unix_s": 1011.55,
-          "train_loss": 1.5, "samples_per_second": 7, "time": {"data": 0.004, "compute": 0.9}})",
+          "train_loss": 1.5, "samples_per_second": 7, "weights": "00ff",
+          "time": {"data": 0.004, "compute": 0.9, "idle": 0.05}})",
       kStart);
   EXPECT_DOUBLE_EQ(ours.to_first_step.count(), 1.25);
   EXPECT_NEAR(ours.per_step.count(), 0.2, 1e-9);  // 49 steps after the first
   EXPECT_DOUBLE_EQ(ours.data_share, 0.004);
   EXPECT_DOUBLE_EQ(ours.train_loss, 1.5);
+  EXPECT_DOUBLE_EQ(ours.idle_share, 0.05);
+  EXPECT_EQ(ours.weights, "00ff");
 
   const auto theirs =
       read_torch_run("torch",
@@ -168,6 +171,9 @@ TEST(BenchTrainRunsTest, RefusesRunsThatProveNothing) {
   }
   expect_error([] { read_lockstep_run("lockstep", R"({"optimizer_steps": 1})", kStart); },
                ErrorKind::Io, "bench train: lockstep: expected 50 steps, found 1");
+  constexpr TrainStart kOther{.steps = 2, .bench = "bench pipeline"};
+  expect_error([] { read_lockstep_run("gpipe", R"({"optimizer_steps": 1})", kOther); },
+               ErrorKind::Io, "bench pipeline: gpipe: expected 2 steps, found 1");
   expect_error([] { read_update_times("lockstep", "seconds"); }, ErrorKind::Io,
                "bench train: lockstep: expected results as JSON, found 'seconds'");
 }
@@ -178,7 +184,8 @@ echo "$*" >> "${0%/*}/calls"
 result() {
   first=$(($(date +%s) + $2))
   echo "{\"$1\": 50, \"first_step_unix_s\": $first.0, \"last_step_unix_s\": $(($first + $3)).$4,"
-  echo "\"train_loss\": 1.5, \"data_share\": 0.075, \"time\": {\"data\": 0.002}}"
+  echo "\"train_loss\": 1.5, \"data_share\": 0.075, \"weights\": \"00ff\","
+  echo "\"time\": {\"data\": 0.002, \"idle\": 0.01}}"
 }
 case "$*" in
   train*) for last; do :; done; result optimizer_steps 2 4 9 > "$last"; echo "a progress bar";;

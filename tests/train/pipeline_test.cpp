@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <atomic>
 
 #include "lockstep/data/sets/synthetic.h"
 #include "lockstep/data/transform/presets.h"
@@ -78,6 +79,7 @@ struct Trial {
   int replicas = 2;
   std::int64_t micro_batches = 4;
   std::vector<std::string> split{};
+  bool frozen = false;
 };
 void PrintTo(const Trial& run, std::ostream* out) {
   *out << fmt::format("S={} {} recompute={} I={} R={} G={}", run.stages, name_of(run.schedule),
@@ -174,7 +176,7 @@ TEST(PipelineTest, SplitsAnySequentialWhereItIsTold) {
 TEST(PipelineTest, RefusesToComputeAgainWhatChangesItsInput) {
   const Trial run{.stages = 2, .recompute = Recompute::Blocks};
   testing::expect_error([&] { train(run, sequential); }, ErrorKind::Options,
-                        "block '2' changes its input in place");
+                        "the input of block '2' is changed in place");
 }
 
 /// One that lists its blocks by itself, and is made by a function.
@@ -208,8 +210,14 @@ struct SecretImpl : ListedImpl {
   }
 };
 
+/// Also where only blocks are computed again, each by itself.
 TEST(PipelineTest, RefusesABlockThatLearnsWhatBelongsToAnotherStage) {
   const auto make = [] { return [] { return std::make_shared<SecretImpl>(); }; };
+  for (const auto& trial : {Trial{.stages = 2, .recompute = Recompute::Stage, .split = {"second"}},
+                            Trial{.stages = 2, .recompute = Recompute::Blocks, .split = {"third"}},
+                            Trial{.recompute = Recompute::Blocks}}) {
+    testing::expect_error([&] { train(trial, make); }, ErrorKind::Options, "first.bias");
+  }
   testing::expect_error([&] { train(Trial{.stages = 2, .split = {"second"}}, make); },
                         ErrorKind::Options, "first.bias");
 }
@@ -249,6 +257,13 @@ TEST(PipelineTest, NamesTheBlocksThatThereAreForOneThatIsNot) {
   }
 }
 
+/// Most people's modules do not say what they are made of.
+TEST(PipelineTest, RefusesStagesOfAModelThatIsOneBlock) {
+  testing::expect_error(
+      [] { train(Trial{.stages = 2}, [] { return testing::small_net(3 * 64, 8, 10); }); },
+      ErrorKind::Options, "--devices-per-replica 1");
+}
+
 /// A frozen front part has nothing to derive.
 TEST(PipelineTest, LeavesFrozenStagesAlone) {
   const auto make = [] {
@@ -264,6 +279,90 @@ TEST(PipelineTest, LeavesFrozenStagesAlone) {
   EXPECT_EQ(train(Trial{.stages = 2, .split = {"body.0"}}, make), whole);
   EXPECT_EQ(train(Trial{.stages = 2, .recompute = Recompute::Blocks, .split = {"body.0"}}, make),
             whole);
+}
+
+/// Noise that the task adds to its input, and to its loss, is drawn for the micro-batch.
+TEST(PipelineTest, DrawsWhatATaskDrawsForTheMicroBatch) {
+  const auto train_noisily = [](const Trial& trial) {
+    const testing::ScratchFolder cache;
+    std::string digest;
+    run_job(
+        trial.instances, 2,
+        [&](Options options) {
+          options.gradient_accumulation(3).recompute(trial.recompute).cache(cache.path());
+          DataLoader loader(options, pictures(48), {.batch_size = 4, .workers = 1});
+          Task task;
+          task.input = [](const Fields& fields) {
+            return fields["image"] + 0.1 * torch::randn_like(fields["image"]);
+          };
+          task.loss = [loss = task.loss](const at::Tensor& output, const Fields& fields) {
+            return loss(torch::dropout(output, 0.2, true), fields);
+          };
+          TrainingModel model(many_blocks(), options, SGD(), task);
+          for (auto& iteration : loader) model.step(iteration);
+          if (options.world().instance() == 0) digest = model.digest();
+        },
+        trial.stages);
+    return digest;
+  };
+  const auto whole = train_noisily(Trial{});
+  EXPECT_EQ(train_noisily(Trial{.instances = 2}), whole);
+  EXPECT_EQ(train_noisily(Trial{.stages = 3}), whole);
+  EXPECT_EQ(train_noisily(Trial{.stages = 2, .recompute = Recompute::Blocks}), whole);
+}
+
+/// Else a device would wait for batches that can never come.
+TEST(PipelineTest, RefusesALoaderOfOtherOptions) {
+  auto options = alone(1);
+  options.gradient_accumulation(8);
+  DataLoader loader(options, pictures(160), {.batch_size = 4});
+  auto others = Options(options);
+  TrainingModel staged(many_blocks(), others.devices_per_replica(2), SGD());
+  testing::expect_error([&] { staged.step(*loader.begin()); }, ErrorKind::Options,
+                        "a loader for 2 devices per replica, found one for 1");
+  DataLoader staged_loader(others, pictures(160), {.batch_size = 4});
+  auto all_forward = Options(others);
+  TrainingModel gpipe(many_blocks(), all_forward.pipeline(PipelineSchedule::GPipe), SGD());
+  testing::expect_error([&] { gpipe.step(*staged_loader.begin()); }, ErrorKind::Options,
+                        "(pipeline)");
+}
+
+TEST(PipelineTest, RefusesMoreMicroBatchesAtOnceThanALoaderHas) {
+  auto options = alone(1);
+  options.gradient_accumulation(100'000).devices_per_replica(2).pipeline(PipelineSchedule::GPipe);
+  testing::expect_error([&] { DataLoader(options, pictures(100'000), {}); }, ErrorKind::Options,
+                        "--pipeline 1f1b");
+}
+
+/// A later stage fails in the middle of a step; the others do not wait for it.
+TEST(PipelineTest, TellsOfAnErrorInALaterStage) {
+  auto options = alone(1);
+  options.gradient_accumulation(8).devices_per_replica(2).begin_stage("body.2");
+  DataLoader loader(options, pictures(160), {.batch_size = 4});
+  std::atomic<int> losses = 0;
+  Task task;
+  task.loss = [&, loss = task.loss](const at::Tensor& output, const Fields& fields) {
+    if (++losses == 5) throw Error(ErrorKind::Data, "the fifth");
+    return loss(output, fields);
+  };
+  TrainingModel model(many_blocks(), options, SGD(), task);
+  testing::expect_error([&] { model.step(*loader.begin()); }, ErrorKind::Data, "the fifth");
+}
+
+/// A model that takes batches of four and no others is not asked for two.
+TEST(PipelineTest, MeasuresAModelThatIsBoundToItsBatch) {
+  struct BoundImpl : torch::nn::Module {
+    BoundImpl() { layer = register_module("layer", torch::nn::Linear(3 * 64, 10)); }
+    at::Tensor forward(const at::Tensor& x) { return layer(x.reshape({4, 3 * 64})); }
+    torch::nn::Linear layer{nullptr};
+  };
+  const testing::ScratchFolder cache;
+  auto options = alone(1);
+  options.cache(cache.path());
+  DataLoader loader(options, pictures(16), {.batch_size = 4});
+  TrainingModel model([] { return std::make_shared<BoundImpl>(); }, options, SGD());
+  model.step(*loader.begin());
+  EXPECT_GT(model.plan().stages.front().kept_bytes, 0);
 }
 
 TEST(PipelineTest, SharesADeviceAmongStagesWhereThereAreFewer) {
@@ -343,7 +442,11 @@ Foretold memory_of(const Trial& run) {
   options.cache(cache.path());
   const auto set = data::synthetic({.size = 512, .height = 16, .width = 16, .seed = 3});
   DataLoader loader(options, set, {.batch_size = 16, .workers = 0});
-  TrainingModel model(nn::resnet20(10), options, AdamW());
+  const auto net = nn::resnet20(10);
+  for (auto& named : net->named_parameters()) {
+    if (run.frozen && named.key().starts_with("layer")) named.value().set_requires_grad(false);
+  }
+  TrainingModel model(net, options, AdamW());
   const auto before = nn::KeptActivations::pool().use().bytes;
   model.compile(loader);
   auto& pool = nn::KeptActivations::pool();
@@ -370,6 +473,8 @@ TEST(PipelineTest, ForetellsTheMemoryOfTensorsWithin15Percent) {
         Trial{.stages = 2, .replicas = 1, .micro_batches = 4},
         Trial{.stages = 2, .schedule = PipelineSchedule::GPipe, .replicas = 1, .micro_batches = 4},
         Trial{.stages = 3, .replicas = 1, .micro_batches = 4},
+        Trial{.stages = 2, .replicas = 2, .micro_batches = 4},
+        Trial{.replicas = 2, .micro_batches = 2, .frozen = true},
         Trial{.recompute = Recompute::Blocks, .replicas = 1, .micro_batches = 4},
         Trial{.stages = 2,
         .schedule = PipelineSchedule::GPipe,
