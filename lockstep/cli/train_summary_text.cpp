@@ -75,6 +75,13 @@ void add_times(const train::TrainSummary& summary, Json& to) {
                 {"idle", summary.time.idle}};
 }
 
+void add_stages(const train::TrainSummary& summary, Json& to) {
+  to["stages"] = Json::array();
+  for (const auto& [forward, backward] : summary.stages) {
+    to["stages"].push_back({{"forward_s", forward}, {"backward_s", backward}});
+  }
+}
+
 void add_memory(const train::TrainSummary& summary, Json& to) {
   to["memory"] = {{"weights_bytes", summary.memory.weights},
                   {"optimizer_bytes", summary.memory.optimizer},
@@ -113,6 +120,7 @@ std::string to_json(const train::TrainSummary& summary) {
   Json json;
   add_outcome(summary, json);
   add_times(summary, json);
+  add_stages(summary, json);
   add_memory(summary, json);
   add_request(summary, json);
   // A path may hold any bytes.

@@ -89,7 +89,7 @@ struct SharedBytes {
 /// default at run time. A value, made by `make_plan`, kept by `PlanCache`, shown by `lockstep
 /// plan`.
 ///
-/// Nothing in it has any influence on bits.
+/// Nothing that is decided here has any influence on bits; T, which has, is told.
 struct Plan {
   std::string model{};
   topology::JobShape shape{};

@@ -250,6 +250,7 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   Stopwatch whole;
   const StepInput input{source, loader.tensors(), progress()};
   std::vector<DeviceTimes> devices(static_cast<std::size_t>(threads_.count()));
+  for (auto& device : devices) device.stages.resize(static_cast<std::size_t>(layout().stages));
   flow_->restart();
   threads_.run(
       [&](int device) { run_device(device, input, devices[static_cast<std::size_t>(device)]); },
@@ -302,20 +303,27 @@ void Engine::run_device(int device, const StepInput& input, DeviceTimes& times) 
 void Engine::run_task(const plan::FlowTask& task, const StepInput& input, DeviceTimes& times) {
   Stopwatch watch;
   const auto replica = static_cast<std::size_t>(task.replica);
+  auto& stage = times.stages[static_cast<std::size_t>(task.stage)];
+  const auto computed = [&](Latency& latency, double waited = 0) {
+    const auto seconds = watch.lap() - waited;
+    latency.add(seconds);
+    times.compute += seconds;
+    times.data += waited;
+  };
   switch (task.kind) {
-    case plan::FlowTask::Kind::Forward:
-      if (task.stage == 0) times.data += enter(task, input);
+    case plan::FlowTask::Kind::Forward: {
+      const auto waited = task.stage == 0 ? enter(task, input) : 0;
       pipelines_[replica].forward(task.stage, task.micro_batch);
-      break;
+      return computed(stage.forward, waited);
+    }
     case plan::FlowTask::Kind::Backward:
       pipelines_[replica].backward(task.stage, task.micro_batch);
-      break;
+      return computed(stage.backward);
     case plan::FlowTask::Kind::HandIn:
       hand_in(replica, input);
       times.reduce += watch.lap();
       return;
   }
-  times.busy += watch.lap();
 }
 
 /// With its first micro-batch a replica takes the current weights. Returns for how long it waited
@@ -448,17 +456,20 @@ StepOutput Engine::output_of(std::span<const float> totals, const data::BatchSha
 
 void Engine::record(const std::vector<DeviceTimes>& devices, double idle, double reduce,
                     double step) {
-  struct {
-    double data = 0;
-    double compute = 0;
-    double reduce = 0;
-  } mean;
+  DeviceTimes mean;
   for (const auto& device : devices) {
     mean.data += device.data / static_cast<double>(devices.size());
-    mean.compute += (device.busy - device.data) / static_cast<double>(devices.size());
+    mean.compute += device.compute / static_cast<double>(devices.size());
     mean.reduce += device.reduce / static_cast<double>(devices.size());
   }
   const auto waited_for_devices = step - idle - reduce - mean.data - mean.compute - mean.reduce;
+  perf_.stages.resize(static_cast<std::size_t>(layout().stages));
+  for (const auto& device : devices) {
+    for (std::size_t stage = 0; stage < device.stages.size(); ++stage) {
+      perf_.stages[stage].forward.add(device.stages[stage].forward);
+      perf_.stages[stage].backward.add(device.stages[stage].backward);
+    }
+  }
   perf_.data.add(mean.data);
   perf_.compute.add(mean.compute);
   perf_.reduce.add(mean.reduce + reduce);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep {
 
@@ -20,6 +21,19 @@ struct Latency {
     total += seconds;
     ++count;
   }
+  void add(const Latency& other) noexcept {
+    if (other.count == 0) return;
+    min = count == 0 ? other.min : std::min(min, other.min);
+    max = std::max(max, other.max);
+    total += other.total;
+    count += other.count;
+  }
+};
+
+/// How long one stage took for its micro-batches, of all replicas of this instance.
+struct StageCounters {
+  Latency forward;
+  Latency backward;
 };
 
 /// Where the time of this instance's optimizer steps went. Devices work side by side: what they did
@@ -30,6 +44,7 @@ struct PerfCounters {
   Latency reduce;   ///< writing gradients, combining them, updating weights
   Latency idle;     ///< waiting for other devices and instances
   Latency step;     ///< all of it
+  std::vector<StageCounters> stages;
 };
 
 namespace train {
@@ -37,8 +52,9 @@ namespace train {
 /// What one device did in one step, in seconds.
 struct DeviceTimes {
   double data = 0;  ///< waiting for batches
-  double busy = 0;  ///< with that, and with computing
+  double compute = 0;
   double reduce = 0;
+  std::vector<StageCounters> stages{};
 };
 
 /// Seconds since it was made, or last asked.

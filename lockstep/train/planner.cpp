@@ -177,6 +177,7 @@ plan::Plan make(const PlanSubject& subject, nn::Model& model) {
     const auto slice = comm::ShardedUpdate::slice_of(numbers.update, i, size);
     request.instances[static_cast<std::size_t>(i)].slice = {slice.first, slice.count};
   }
+  choose_split(subject, nn::list_blocks(model));  // what cannot be is refused before it takes time
   const auto profile = measure(subject, model);
   return plan::make_plan(request, profile, choose_split(subject, profile));
 }

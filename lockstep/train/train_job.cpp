@@ -183,6 +183,9 @@ class TrainJob {
     summary.first_step_unix_s = first_step_unix_s_;
     summary.last_step_unix_s = last_step_unix_s_;
     summary.time = time_shares();
+    for (const auto& stage : model_->perf().stages) {
+      summary.stages.push_back({stage.forward.mean(), stage.backward.mean()});
+    }
     summary.memory = model_->memory();
     summary.private_bytes = most_private_bytes();
     summary.train_loss = last_epoch_.loss;

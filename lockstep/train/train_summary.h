@@ -18,6 +18,12 @@ struct TimeShares {
   double idle = 0;     ///< waiting for other devices and instances, and all else
 };
 
+/// Mean seconds of one stage of a replica for a micro-batch, on instance 0.
+struct StageSeconds {
+  double forward = 0;
+  double backward = 0;
+};
+
 /// What a training came to: what `lockstep train` prints at its end, and writes as JSON.
 struct TrainSummary {
   std::string model;
@@ -40,6 +46,7 @@ struct TrainSummary {
   double first_step_unix_s = 0;     ///< when the first optimizer step was finished, since 1970
   double last_step_unix_s = 0;      ///< and the last one, before any evaluation
   TimeShares time{};
+  std::vector<StageSeconds> stages{};
   MemoryUse memory{};
   std::int64_t private_bytes = 0;  ///< memory of the instance that has the most, not shared
   double train_loss = 0;           ///< of the last epoch

@@ -30,6 +30,7 @@ train::TrainSummary some_summary() {
           .first_step_unix_s = 1000.5,
           .last_step_unix_s = 1243.75,
           .time = {.data = 0.0125, .compute = 0.8, .reduce = 0.125, .idle = 0.0625},
+          .stages = {{.forward = 0.25, .backward = 0.75}},
           .memory = {.weights = 1572864, .optimizer = 3145728, .shared = 25165824},
           .private_bytes = 105381888,
           .train_loss = 0.375,
@@ -84,6 +85,12 @@ TEST(TrainSummaryTest, HoldsEveryFieldAsJson) {
     "reduce": 0.125,
     "idle": 0.0625
   },
+  "stages": [
+    {
+      "forward_s": 0.25,
+      "backward_s": 0.75
+    }
+  ],
   "memory": {
     "weights_bytes": 1572864,
     "optimizer_bytes": 3145728,

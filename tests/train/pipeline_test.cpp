@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <mutex>
 
 #include "lockstep/data/sets/synthetic.h"
 #include "lockstep/data/transform/presets.h"
@@ -255,6 +256,57 @@ TEST(PipelineTest, NamesTheBlocksThatThereAreForOneThatIsNot) {
   for (const auto* name : {"body.7", "body.0", "head"}) {
     testing::expect_error([&] { train(run, many_blocks); }, ErrorKind::Options, name);
   }
+}
+
+/// Where what a block gives, and what the next one takes, stands in memory, and their gradients.
+struct Handed {
+  std::mutex mutex;
+  std::vector<const void*> given, taken, gradients_given, gradients_taken;
+
+  void note(std::vector<const void*>& where, const at::Tensor& tensor) {
+    const std::lock_guard lock(mutex);
+    where.push_back(tensor.data_ptr());
+  }
+};
+
+TEST(PipelineTest, HandsActivationsAndGradientsOnWithoutACopy) {
+  Handed handed;
+  std::atomic<bool> notes = false;
+  const auto make = [&] {
+    return std::make_shared<nn::Network>([&](nn::Network& net) {
+      auto first = net.register_module("first", torch::nn::Linear(3 * 64, 16));
+      auto second = net.register_module("second", torch::nn::Linear(16, 10));
+      net.add_block({"first", {"first"}, [=, &handed, &notes](const at::Tensor& x) {
+                       auto y = first->forward(x.flatten(1));
+                       if (!notes) return y;
+                       handed.note(handed.given, y);
+                       y.register_hook([&handed](const at::Tensor& gradient) {
+                         handed.note(handed.gradients_taken, gradient);
+                       });
+                       return y;
+                     }});
+      net.add_block({"second", {"second"}, [=, &handed, &notes](const at::Tensor& x) {
+                       if (!notes) return second->forward(x);
+                       handed.note(handed.taken, x);
+                       x.register_hook([&handed](const at::Tensor& gradient) {
+                         handed.note(handed.gradients_given, gradient);
+                       });
+                       return second->forward(x);
+                     }});
+    });
+  };
+  const testing::ScratchFolder cache;
+  auto options = alone(1);
+  options.gradient_accumulation(4).devices_per_replica(2).cache(cache.path());
+  DataLoader loader(options, pictures(16), {.batch_size = 4});
+  TrainingModel model(make(), options, SGD());
+  model.compile(loader);
+  notes = true;
+  model.step(*loader.begin());
+  EXPECT_EQ(handed.given.size(), 4U);
+  EXPECT_EQ(handed.taken, handed.given);
+  EXPECT_EQ(handed.gradients_given.size(), 4U);
+  EXPECT_EQ(handed.gradients_taken, handed.gradients_given);
 }
 
 /// Most people's modules do not say what they are made of.
