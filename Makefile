@@ -53,6 +53,7 @@ bench: build-with-tests
 	$(BUILD)/bin/lockstep bench data --against torch
 	$(BUILD)/bin/lockstep bench train
 	$(BUILD)/bin/lockstep bench train --against torch
+	$(BUILD)/bin/lockstep bench pipeline
 	$(BUILD)/bench/output_bench
 	$(BUILD)/bench/transform_bench
 	$(BUILD)/bench/nn/batch_norm_bench

@@ -73,8 +73,7 @@ CLI::App* add_pipeline(CLI::App& app, BenchPipelineOptions& to, std::string& jso
   auto* pipeline = app.add_subcommand(
       "pipeline", "train a network over several devices, under each schedule of its stages");
   set_usage(*pipeline, "bench pipeline [options]");
-  pipeline
-      ->add_option("--model", to.model, fmt::format("{}", fmt::join(nn::kNetworkNames, ", ")))
+  pipeline->add_option("--model", to.model, fmt::format("{}", fmt::join(nn::kNetworkNames, ", ")))
       ->type_name("NAME")
       ->capture_default_str();
   pipeline->add_option("--image-size", to.image_size, "of the pictures, which are made up")

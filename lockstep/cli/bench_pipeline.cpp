@@ -44,27 +44,13 @@ std::int64_t samples_per_step(const BenchPipelineOptions& options) {
 
 /// What planning and all jobs are told alike. The set has just the samples that a job takes.
 Command common_options(const BenchPipelineOptions& options, const fs::path& folder) {
-  return {"--model",
-          options.model,
-          "--dataset",
-          "synthetic",
-          "--size",
-          std::to_string(samples_per_step(options) * options.steps),
-          "--image-size",
-          options.image_size,
-          "--augment",
-          "none",
-          "--batch-size",
-          std::to_string(options.batch_size),
-          "--gradient-accumulation",
-          std::to_string(options.gradient_accumulation),
-          "--threads-per-device",
-          "1",
+  return {"--model", options.model, "--dataset", "synthetic", "--size",
+          std::to_string(samples_per_step(options) * options.steps), "--image-size",
+          options.image_size, "--augment", "none", "--batch-size",
+          std::to_string(options.batch_size), "--gradient-accumulation",
+          std::to_string(options.gradient_accumulation), "--threads-per-device", "1",
           // Low enough for the loss to stay a number, however many steps are asked for.
-          "--lr",
-          "0.01",
-          "--cache-path",
-          folder / "cache"};
+          "--lr", "0.01", "--cache-path", folder / "cache"};
 }
 
 Command stage_options(const BenchPipelineOptions& options, PipelineSchedule schedule) {
@@ -115,9 +101,10 @@ void check_same_weights(const std::vector<Contender>& contenders) {
   for (const auto& each : contenders) {
     found.push_back(fmt::format("{} with {}", each.name, each.runs.back().weights));
   }
-  throw Error(ErrorKind::Bug,
-              fmt::format("bench pipeline: expected all jobs to end with the same weights, found {}",
-                          fmt::join(found, ", ")));
+  throw Error(
+      ErrorKind::Bug,
+      fmt::format("bench pipeline: expected all jobs to end with the same weights, found {}",
+                  fmt::join(found, ", ")));
 }
 
 double unix_now() {
@@ -127,8 +114,7 @@ double unix_now() {
 void run_round(const BenchPipelineOptions& options, const fs::path& folder,
                const topology::Environment& environment, std::vector<Contender>& contenders) {
   for (auto& contender : contenders) {
-    const TrainStart start{
-        .unix_s = unix_now(), .steps = options.steps, .bench = "bench pipeline"};
+    const TrainStart start{.unix_s = unix_now(), .steps = options.steps, .bench = "bench pipeline"};
     run_to_end(contender.command, environment);
     contender.runs.push_back(
         read_lockstep_run(contender.name, read_file(folder / "summary.json"), start));
@@ -181,6 +167,12 @@ std::string ratio_text(const std::optional<double>& ratio) {
   return ratio ? fmt::format("{:.2f}", *ratio) : "-";
 }
 
+/// "layer3.8..fc".
+std::string blocks_text(const plan::StagePlan& stage) {
+  return stage.num_blocks == 1 ? stage.begins_with
+                               : fmt::format("{}..{}", stage.begins_with, stage.ends_with);
+}
+
 nlohmann::ordered_json to_json(const PipelineRow& row, const std::string& work) {
   nlohmann::ordered_json json{{"work", work},
                               {"system", row.schedule},
@@ -206,8 +198,8 @@ void check(const BenchPipelineOptions& options) {
 }
 
 std::string PipelineReport::to_table() const {
-  ui::Table table({"schedule", "images/s", "times sequential", "allowed by the stages", "of that",
-                   "idle"});
+  ui::Table table(
+      {"schedule", "images/s", "times sequential", "allowed by the stages", "of that", "idle"});
   for (const auto& row : rows) {
     table.add({row.schedule, fmt::format("{:.1f}", row.images_per_second),
                ratio_text(row.times_sequential), ratio_text(row.allowed),
@@ -216,9 +208,8 @@ std::string PipelineReport::to_table() const {
   auto text = work + "\n\n" + table.to_string() + "\n";
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const auto& stage = plan.stages[i];
-    text += fmt::format("stage {}, {}..{}: forward {:.2f} ms, backward {:.2f} ms\n", i,
-                        stage.begins_with, stage.ends_with, 1e3 * stage.forward_s,
-                        1e3 * stage.backward_s);
+    text += fmt::format("stage {}, {}: forward {:.2f} ms, backward {:.2f} ms\n", i,
+                        blocks_text(stage), 1e3 * stage.forward_s, 1e3 * stage.backward_s);
   }
   return text;
 }

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <chrono>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,8 +41,8 @@ struct BenchRow {
   std::optional<double> data_share{};         ///< of the time, spent waiting for data
 };
 
-/// What each file of results begins with: host, processor, cores, compiler, flags and commit, so that
-/// a number can be placed later.
+/// What each file of results begins with: host, processor, cores, compiler, flags and commit, so
+/// that a number can be placed later.
 nlohmann::ordered_json report_head(const std::string& bench);
 
 /// The results of one `lockstep bench …`, with what they were measured on.

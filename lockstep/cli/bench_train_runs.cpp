@@ -17,9 +17,8 @@ auto read_json(const std::string& where, const std::string& text, const Read& re
   try {
     return read(nlohmann::json::parse(text));
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::Io,
-                fmt::format("{}: expected results as JSON, found '{}': {}", where, trim(text),
-                            error.what()));
+    throw Error(ErrorKind::Io, fmt::format("{}: expected results as JSON, found '{}': {}", where,
+                                           trim(text), error.what()));
   }
 }
 

@@ -171,7 +171,7 @@ TEST(BenchTrainRunsTest, RefusesRunsThatProveNothing) {
   }
   expect_error([] { read_lockstep_run("lockstep", R"({"optimizer_steps": 1})", kStart); },
                ErrorKind::Io, "bench train: lockstep: expected 50 steps, found 1");
-  constexpr TrainStart kOther{.steps = 2, .bench = "bench pipeline"};
+  static constexpr TrainStart kOther{.steps = 2, .bench = "bench pipeline"};
   expect_error([] { read_lockstep_run("gpipe", R"({"optimizer_steps": 1})", kOther); },
                ErrorKind::Io, "bench pipeline: gpipe: expected 2 steps, found 1");
   expect_error([] { read_update_times("lockstep", "seconds"); }, ErrorKind::Io,
