@@ -53,8 +53,8 @@ std::int64_t StepFlow::in_flight(int device, int stage) const {
   std::int64_t count = 0;
   for (const auto& place : places_[static_cast<std::size_t>(device)]) {
     if (place.stage != stage) continue;
-    const auto& [forward, backward] = state(place.replica, stage);
-    count += forward - backward;
+    const auto& at = state(place.replica, stage);
+    count += at.forward - at.backward;
   }
   return count;
 }
@@ -106,20 +106,30 @@ bool StepFlow::can_go_forward(int device, const Place& place) const {
 
 bool StepFlow::can_go_backward(const Place& place) const {
   const auto& [replica, stage] = place;
-  const auto& [forward, backward] = state(replica, stage);
+  const auto& [forward, backward, _] = state(replica, stage);
   if (backward == forward) return false;
   const bool waits_for_all = shape_.schedule == PipelineSchedule::GPipe && num_stages() > 1;
   if (waits_for_all && forward < shape_.micro_batches) return false;
   return stage == num_stages() - 1 || state(replica, stage + 1).backward > backward;
 }
 
+bool StepFlow::can_hand_in(const Place& place) const {
+  const auto& at = state(place.replica, place.stage);
+  return place.replica == handed_in_ && at.backward == shape_.micro_batches && !at.has_handed_in;
+}
+
+bool StepFlow::has_handed_in(int replica) const {
+  for (int stage = 0; stage < num_stages(); ++stage) {
+    if (!state(replica, stage).has_handed_in) return false;
+  }
+  return true;
+}
+
 std::optional<FlowTask> StepFlow::find(int device) const {
   using Kind = FlowTask::Kind;
   const auto& places = places_[static_cast<std::size_t>(device)];
-  for (const auto& [replica, stage] : places) {
-    if (stage == 0 && replica == handed_in_ && state(replica, 0).backward == shape_.micro_batches) {
-      return FlowTask{Kind::HandIn, replica, 0, 0};
-    }
+  for (const auto& place : places) {
+    if (can_hand_in(place)) return FlowTask{Kind::HandIn, place.replica, place.stage, 0};
   }
   for (const auto& place : places) {
     if (!can_go_backward(place)) continue;
@@ -137,8 +147,7 @@ std::optional<FlowTask> StepFlow::find(int device) const {
 bool StepFlow::has_more(int device) const {
   const auto& places = places_[static_cast<std::size_t>(device)];
   return std::any_of(places.begin(), places.end(), [&](const Place& place) {
-    const bool computes = state(place.replica, place.stage).backward < shape_.micro_batches;
-    return computes || (place.stage == 0 && place.replica >= handed_in_);
+    return !state(place.replica, place.stage).has_handed_in;
   });
 }
 
@@ -166,7 +175,8 @@ void StepFlow::done(const FlowTask& task) {
       ++state(task.replica, task.stage).backward;
       break;
     case FlowTask::Kind::HandIn:
-      ++handed_in_;
+      state(task.replica, task.stage).has_handed_in = true;
+      if (has_handed_in(task.replica)) ++handed_in_;
       break;
   }
   changed_.notify_all();

@@ -39,9 +39,9 @@ struct FlowShape {
 /// ones. What it depends on: a stage takes the micro-batches of a replica forward in order and
 /// backward in order; has no more of them under way than the schedule allows, those of all replicas
 /// together, so that a replica follows the one before it without a gap and without more memory; and
-/// replicas hand in their gradients in order. Stages are dealt out to devices round robin, so two
-/// replicas share all of their devices or none, and none overtakes another: the oldest micro-batch
-/// of all may always go on.
+/// replicas hand in their gradients in order, each stage its own as soon as it is done. Stages are
+/// dealt out to devices round robin, so two replicas share all of their devices or none, and none
+/// overtakes another: the oldest micro-batch of all may always go on.
 ///
 /// Each device has a thread of its own, which asks and tells.
 class StepFlow {
@@ -65,6 +65,7 @@ class StepFlow {
   struct StageState {
     std::int64_t forward = 0;  ///< micro-batches that are through
     std::int64_t backward = 0;
+    bool has_handed_in = false;
   };
   struct Place {
     int replica;
@@ -82,6 +83,8 @@ class StepFlow {
   bool can_begin(int device, int replica) const;
   bool can_go_forward(int device, const Place& place) const;
   bool can_go_backward(const Place& place) const;
+  bool can_hand_in(const Place& place) const;
+  bool has_handed_in(int replica) const;
   std::optional<FlowTask> find(int device) const;
   bool has_more(int device) const;
 
@@ -91,7 +94,7 @@ class StepFlow {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<StageState> states_;  ///< by replica, then stage
-  int handed_in_ = 0;               ///< replicas
+  int handed_in_ = 0;               ///< replicas of which all stages have
   bool given_up_ = false;
 };
 

@@ -159,6 +159,7 @@ void Engine::spread(const plan::StageSplit& split, std::int64_t most_batches) {
   }
   pipelines_.reserve(replicas_.size());
   for (auto& replica : replicas_) {
+    replica.cut(split);
     pipelines_.emplace_back(replica.model(), setup_.task, settings);
   }
   flow_.emplace(plan::FlowShape{.schedule = settings.shape.schedule,
@@ -252,6 +253,7 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   std::vector<DeviceTimes> devices(static_cast<std::size_t>(threads_.count()));
   for (auto& device : devices) device.stages.resize(static_cast<std::size_t>(layout().stages));
   flow_->restart();
+  stages_handed_in_ = 0;
   threads_.run(
       [&](int device) { run_device(device, input, devices[static_cast<std::size_t>(device)]); },
       [&] {
@@ -320,7 +322,7 @@ void Engine::run_task(const plan::FlowTask& task, const StepInput& input, Device
       pipelines_[replica].backward(task.stage, task.micro_batch);
       return computed(stage.backward);
     case plan::FlowTask::Kind::HandIn:
-      hand_in(replica, input);
+      hand_in(task, input);
       times.reduce += watch.lap();
       return;
   }
@@ -347,14 +349,22 @@ double Engine::enter(const plan::FlowTask& task, const StepInput& input) {
   return waited;
 }
 
-void Engine::hand_in(std::size_t replica, const StepInput& input) {
+/// The leaf is taken when the last of the replica's stages has written its part.
+void Engine::hand_in(const plan::FlowTask& task, const StepInput& input) {
+  auto& replica = replicas_[static_cast<std::size_t>(task.replica)];
   const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
-  replicas_[replica].write_leaf({static_cast<float*>(updates_.leaf()), count}, totals_,
-                                pipelines_[replica].result(),
-                                {.type = leaf_type_of(setup_.options),
-                                 .loss_scale = static_cast<float>(input.progress.loss_scale),
-                                 .micro_batches = setup_.options.gradient_accumulation()},
-                                updates_.state());
+  const std::span leaf(static_cast<float*>(updates_.leaf()), count);
+  const Replica::LeafFormat format{.type = leaf_type_of(setup_.options),
+                                   .loss_scale = static_cast<float>(input.progress.loss_scale),
+                                   .micro_batches = setup_.options.gradient_accumulation()};
+  replica.write_leaf(task.stage, leaf, totals_, format, updates_.state());
+  // The first stage is the last to go backward.
+  if (task.stage == 0) {
+    const auto& result = pipelines_[static_cast<std::size_t>(task.replica)].result();
+    replica.write_results(leaf, totals_, result, format);
+  }
+  if (++stages_handed_in_ < layout().stages) return;
+  stages_handed_in_ = 0;
   updates_.take_leaf();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -119,7 +120,7 @@ class Engine {
   void run_device(int device, const StepInput& input, DeviceTimes& times);
   void run_task(const plan::FlowTask& task, const StepInput& input, DeviceTimes& times);
   double enter(const plan::FlowTask& task, const StepInput& input);
-  void hand_in(std::size_t replica, const StepInput& input);
+  void hand_in(const plan::FlowTask& task, const StepInput& input);
   void check_totals(std::span<const float> totals, const Progress& progress);
   void check_losses(std::span<const float> losses, const Progress& progress) const;
   void check_integers(std::span<const float> totals) const;
@@ -144,6 +145,7 @@ class Engine {
   std::vector<Replica> replicas_;
   std::vector<ReplicaPipeline> pipelines_;
   std::optional<plan::StepFlow> flow_;
+  std::atomic<int> stages_handed_in_ = 0;  ///< of the replica whose turn it is
   DeviceThreads threads_;
   std::vector<float> last_losses_;
   std::set<std::string> told_;

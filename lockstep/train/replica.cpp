@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fnv.h"
@@ -137,22 +138,44 @@ bool Replica::write_buffer(const PlacedTensor& buffer, float* leaf, const std::b
                      static_cast<std::size_t>(buffer.count) * sizeof(float)) != 0;
 }
 
-void Replica::write_leaf(std::span<float> leaf, const LeafTotals& totals,
-                         const ReplicaResult& result, const LeafFormat& format,
-                         const std::byte* state) {
+void Replica::cut(const plan::StageSplit& split) {
+  std::map<std::string, int> stages;  // by name of a tensor
+  for (std::size_t block = 0; block < model_->block_names().size(); ++block) {
+    const auto next = std::ranges::upper_bound(split, static_cast<int>(block));
+    const auto stage = static_cast<int>(next - split.begin()) - 1;
+    for (const auto& named : model_->block_tensors(block)) stages.emplace(named.name, stage);
+  }
+  stage_of_.clear();
+  for (const auto& slot : slots_) {
+    const auto found = stages.find(slot.name());
+    stage_of_.push_back(found == stages.end() ? 0 : found->second);
+  }
+}
+
+void Replica::write_leaf(int stage, std::span<float> leaf, const LeafTotals& totals,
+                         const LeafFormat& format, const std::byte* state) {
   const torch::NoGradGuard no_grad;
+  auto changed = totals.changed(leaf.last(totals.count())).begin();
+  for (const auto& parameter : layout_->parameters) {
+    const auto place = changed++;
+    if (stage_of_[parameter.slot] != stage) continue;
+    *place = write_gradient(parameter, format, leaf.data()) ? 1 : 0;
+  }
+  for (const auto& buffer : layout_->buffers) {
+    const auto place = changed++;
+    if (stage_of_[buffer.slot] != stage) continue;
+    *place = write_buffer(buffer, leaf.data(), state) ? 1 : 0;
+  }
+}
+
+void Replica::write_results(std::span<float> leaf, const LeafTotals& totals,
+                            const ReplicaResult& result, const LeafFormat& format) {
   if (!has_learned_) check_tensors_stayed();
   has_learned_ = true;
   const auto numbers = leaf.last(totals.count());
-  std::fill(numbers.begin(), numbers.end(), 0.0F);
-  auto changed = totals.changed(numbers).begin();
-  for (const auto& parameter : layout_->parameters) {
-    *changed++ = write_gradient(parameter, format, leaf.data()) ? 1 : 0;
-  }
-  for (const auto& buffer : layout_->buffers) {
-    *changed++ = write_buffer(buffer, leaf.data(), state) ? 1 : 0;
-  }
-  totals.losses(numbers)[static_cast<std::size_t>(number_)] =
+  const auto losses = totals.losses(numbers);
+  std::ranges::fill(losses, 0.0F);
+  losses[static_cast<std::size_t>(number_)] =
       static_cast<float>(result.loss / static_cast<double>(format.micro_batches));
   std::copy(result.metrics.begin(), result.metrics.end(), totals.metrics(numbers).begin());
   const auto hash = integer_hash();

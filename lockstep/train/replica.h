@@ -7,6 +7,7 @@
 
 #include "lockstep/base/data_type.h"
 #include "lockstep/nn/model.h"
+#include "lockstep/plan/stage_split.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/leaf_totals.h"
 #include "lockstep/train/replica_result.h"
@@ -38,14 +39,21 @@ class Replica {
   /// The mean loss and the sums of metrics of some samples.
   ReplicaResult evaluate(const Fields& fields, const Task& task);
 
-  /// Writes all that this step brought as a leaf, and forgets the gradients.
+  /// Cuts it into stages that begin with these blocks: each hands in what belongs to it.
+  void cut(const plan::StageSplit& split);
+
   struct LeafFormat {
     DataType type = DataType::F32;  ///< gradients are rounded to it
     float loss_scale = 1;           ///< and divided by this
     std::int64_t micro_batches = 1;
   };
-  void write_leaf(std::span<float> leaf, const LeafTotals& totals, const ReplicaResult& result,
+  /// Writes what this step brought in one stage into a leaf, and forgets its gradients. The stages
+  /// of a leaf may be written by several threads at once.
+  void write_leaf(int stage, std::span<float> leaf, const LeafTotals& totals,
                   const LeafFormat& format, const std::byte* state);
+  /// And what belongs to no stage of its own: once, when all have gone backward.
+  void write_results(std::span<float> leaf, const LeafTotals& totals, const ReplicaResult& result,
+                     const LeafFormat& format);
   /// Its integer buffers as bytes, as they are after the step.
   void copy_integers(std::byte* to) const;
   std::array<float, LeafTotals::kHashBytes> integer_hash() const;
@@ -61,6 +69,7 @@ class Replica {
   const WeightLayout* layout_;
   const StateShape* shape_;
   bool has_learned_ = false;
+  std::vector<int> stage_of_;  ///< by slot
 };
 
 }  // namespace lockstep::train

@@ -36,6 +36,7 @@ class UpdateBench {
                  "update"),
         replica_(communicator.rank(), std::move(model_), weights_, shape_) {
     updates_.initialize([](std::byte*) {});  // weights of zero
+    replica_.cut({0});
     replica_.attach(shape_.weights(updates_.state()).data(), updates_.state());
     for (const auto& parameter : weights_.parameters) {
       gradients_.push_back(at::empty_strided(parameter.sizes, parameter.strides));
@@ -47,8 +48,9 @@ class UpdateBench {
     communicator_.barrier("update");
     Stopwatch watch;
     const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
-    replica_.write_leaf({static_cast<float*>(updates_.leaf()), count}, totals_, {}, {},
-                        updates_.state());
+    const std::span leaf(static_cast<float*>(updates_.leaf()), count);
+    replica_.write_leaf(0, leaf, totals_, {}, updates_.state());
+    replica_.write_results(leaf, totals_, {}, {});
     updates_.take_leaf();
     updates_.step(update_.step(1, [](auto&&...) {}));
     return watch.lap();
