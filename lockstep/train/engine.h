@@ -130,6 +130,7 @@ class Engine {
                     const data::BatchShape& shape) const;
   StepOutput output_of(std::span<const float> totals, const data::BatchShape& shape) const;
   void record(const std::vector<DeviceTimes>& devices, double idle, double reduce, double step);
+  DataType leaf_type() const noexcept;
   bool has_loss_scaling() const noexcept;
 
   EngineSetup setup_;

@@ -33,7 +33,14 @@ void Options::check_not_launched(std::string_view setter, const std::string& wha
                                  const char* flag) const {
   if (!world_.launched()) return;
   throw Error(ErrorKind::Options, fmt::format("Options::{}: {} set by the launcher", setter, what),
-              fmt::format("pass {} to it instead", flag));
+              launchers_hint(flag));
+}
+
+/// Only our own launcher knows the flag.
+std::string Options::launchers_hint(const std::string& flag) const {
+  return world_.launched_by() == topology::LaunchedBy::Lockstep
+             ? fmt::format("pass {} to it instead", flag)
+             : fmt::format("start it with 'lockstep run {}'", flag);
 }
 
 Options& Options::replicas(int count) {
@@ -101,9 +108,8 @@ int Options::devices_per_replica() const {
               fmt::format("Options::begin_stage: expected {} of them for {} devices per replica, "
                           "found {}",
                           devices - 1, devices, named - 1),
-              world_.launched()
-                  ? fmt::format("pass --devices-per-replica {} to the launcher", named)
-                  : fmt::format("devices_per_replica({})", named));
+              world_.launched() ? launchers_hint(fmt::format("--devices-per-replica {}", named))
+                                : fmt::format("devices_per_replica({})", named));
 }
 
 Options& Options::pipeline(PipelineSchedule schedule) {

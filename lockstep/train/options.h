@@ -98,6 +98,7 @@ class Options {
   };
   void check_open(std::string_view setter) const;
   void check_not_launched(std::string_view setter, const std::string& what, const char* flag) const;
+  std::string launchers_hint(const std::string& flag) const;
 
   World world_;
   mutable Mark frozen_;

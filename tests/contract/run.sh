@@ -5,6 +5,7 @@
 #   MODELS     which of resnet20, convnet and mlp             (all)
 #   INSTANCES  how many carry the 8 replicas                  (1 2 3 4 5 8)
 #   WORKERS    of an asynchronous loader                      (0 1 2 3 4)
+#   STAGES     of a replica, under each schedule              (2 3)
 #   SIZE       samples; a step takes 64; of the mlp 4 x each  (200)
 #   EPOCHS                                                    (2)
 set -euo pipefail
@@ -13,6 +14,7 @@ lockstep=$(realpath "$1")/lockstep
 models=${MODELS:-resnet20 convnet mlp}
 instances=${INSTANCES:-1 2 3 4 5 8}
 workers=${WORKERS:-0 1 2 3 4}
+stages=${STAGES:-2 3}
 size=${SIZE:-200}
 epochs=${EPOCHS:-2}
 
@@ -83,6 +85,17 @@ loaders() {
   for count in $workers; do echo "--async-dataloader --num-workers $count"; done
 }
 
+# How a replica is cut and computed, a line for each.
+pipelines() {
+  for count in $stages; do
+    for schedule in 1f1b gpipe sequential; do
+      for recompute in "" --recompute --recompute=blocks; do
+        echo "--devices-per-replica $count --pipeline $schedule $recompute"
+      done
+    done
+  done
+}
+
 start=$SECONDS
 for model in $models; do
   reference=
@@ -95,6 +108,9 @@ for model in $models; do
         while read -r loader; do check "$model" "$count" "$bind" "$transport" "$loader"; done < <(loaders)
       done
     done
+  done
+  for count in $instances; do
+    while read -r pipeline; do check "$model" "$count" free shm "$pipeline"; done < <(pipelines)
   done
   echo "$model: $((runs - before)) layouts, $(cat "$reference/weights" 2>/dev/null || echo 'none of them worked')"
 done

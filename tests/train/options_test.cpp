@@ -246,6 +246,14 @@ TEST(OptionsTest, HasAsManyDevicesPerReplicaAsStagesBegin) {
                         "Options::devices_per_replica: expected at least 1, found 0");
 }
 
+TEST(OptionsTest, NamesOurLauncherWhereAnotherOneHasNoSuchFlag) {
+  auto identity = testing::identity_of(0, 1, 2);
+  identity.launched_by = topology::LaunchedBy::Torchrun;
+  Options options{World(identity)};
+  testing::expect_error([&] { options.devices_per_replica(2); }, ErrorKind::Options,
+                        "start it with 'lockstep run --devices-per-replica'");
+}
+
 TEST(OptionsTest, LeavesDevicesPerReplicaToTheLauncher) {
   Options options(World(testing::identity_of(0, 1, 2, 2)));
   EXPECT_EQ(options.devices_per_replica(), 2);
@@ -253,7 +261,7 @@ TEST(OptionsTest, LeavesDevicesPerReplicaToTheLauncher) {
                         "2 devices per replica are set by the launcher");
   options.begin_stage("a").begin_stage("b");
   testing::expect_error([&] { (void)options.devices_per_replica(); }, ErrorKind::Options,
-                        "pass --devices-per-replica 3 to the launcher");
+                        "pass --devices-per-replica 3 to it instead");
 }
 
 TEST(JobLayoutTest, LetsInstance0DecideThreadsWhereTheLauncherDoesNot) {
