@@ -45,7 +45,8 @@ template <typename Module>
 constexpr BlockSource block_source() {
   if (std::is_same_v<Module, torch::nn::SequentialImpl>) return BlockSource::Sequential;
   if (std::is_base_of_v<Network, Module>) return BlockSource::Network;
-  return ListsBlocks<Module> ? BlockSource::List : BlockSource::Whole;
+  if constexpr (ListsBlocks<Module>) return BlockSource::List;
+  return BlockSource::Whole;
 }
 
 /// What runs them may point at the module.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fnv.h"
@@ -273,7 +274,7 @@ void add_cores(const std::vector<Card>& cards, JobCarriers& carriers) {
     all.insert(all.end(), cpus.begin(), cpus.end());
   }
   std::ranges::sort(all);
-  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   carriers.host_cores = static_cast<int>(all.size());
   for (std::size_t i = 0; i < cards.size(); ++i) {
     const auto cpus = cards[i].cpus();
@@ -300,12 +301,11 @@ plan::PlanRequest::Instance own_instance(const DataLoader& loader) {
 }
 
 int first_devices(const std::vector<int>& device_ids, int stages) {
-  std::vector<int> first;
+  std::set<int> first;
   for (std::size_t i = 0; i < device_ids.size(); i += static_cast<std::size_t>(stages)) {
-    first.push_back(device_ids[i]);
+    first.insert(device_ids[i]);
   }
-  std::ranges::sort(first);
-  return static_cast<int>(std::ranges::unique(first).begin() - first.begin());
+  return static_cast<int>(first.size());
 }
 
 }  // namespace

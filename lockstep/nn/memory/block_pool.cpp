@@ -65,7 +65,8 @@ void* take_unpooled(std::size_t bytes) {
   const auto whole = (sizeof(Header) + bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* const memory = std::aligned_alloc(kAlignment, whole);
   if (memory == nullptr) throw std::bad_alloc();
-  return new (memory) Header{kUnpooled, bytes} + 1;
+  auto* const header = new (memory) Header{kUnpooled, bytes};
+  return header + 1;
 }
 
 }  // namespace
