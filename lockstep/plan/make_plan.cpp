@@ -155,9 +155,8 @@ DeviceMemory memory_of(const Plan& plan, const DevicePlan& device) {
         static_cast<int>(std::ranges::count(device.stages, stage, &PlacedStage::stage));
     if (replicas == 0) continue;
     memory.activations += StageMemory(plan, plan.stages[i], i + 1 == plan.stages.size()).most();
-    // A replica that follows another closely has gradients before that one has handed in its own.
-    const int open = plan.stages.size() == 1 ? 1 : std::min(2, replicas);
-    memory.gradients += open * plan.stages[i].parameter_bytes;
+    // A stage hands in those of one replica before it goes backward with the next.
+    memory.gradients += plan.stages[i].parameter_bytes;
     for (int block = 0; block < plan.stages[i].num_blocks; ++block) {
       const auto number = static_cast<std::size_t>(plan.stages[i].first_block + block);
       memory.buffers += replicas * plan.profile.blocks[number].buffer_bytes;

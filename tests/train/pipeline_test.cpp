@@ -492,7 +492,7 @@ Foretold memory_of(const Trial& run) {
   options.gradient_accumulation(run.micro_batches).pipeline(run.schedule).recompute(run.recompute);
   if (run.stages > 1) options.devices_per_replica(run.stages);
   options.cache(cache.path());
-  const auto set = data::synthetic({.size = 512, .height = 16, .width = 16, .seed = 3});
+  const auto set = data::synthetic({.size = 1024, .height = 16, .width = 16, .seed = 3});
   DataLoader loader(options, set, {.batch_size = 16, .workers = 0});
   const auto net = nn::resnet20(10);
   for (auto& named : net->named_parameters()) {
@@ -506,7 +506,7 @@ Foretold memory_of(const Trial& run) {
   int steps = 0;
   for (auto& iteration : loader) {
     model.step(iteration);
-    if (++steps == 3) break;
+    if (++steps == 8) break;  // stages do not meet at their most in every step
   }
   std::int64_t planned = 0;
   for (const auto& device : model.plan().instances.front().devices) {
