@@ -23,6 +23,8 @@ int exit_code(ErrorKind kind) noexcept {
       return 7;
     case ErrorKind::Diverged:
       return 8;
+    case ErrorKind::Stopped:
+      return 75;  // what sysexits.h has for "try again later"
     case ErrorKind::NotExecutable:
       return 126;
     case ErrorKind::NotFound:

@@ -15,6 +15,7 @@ enum class ErrorKind {
   Timeout,        ///< a wait that outlived its deadline
   PeerLost,       ///< another instance is gone: a victim, never the cause
   Diverged,       ///< the numbers are no longer numbers
+  Stopped,        ///< asked to end, with a checkpoint to go on from: a success of its own kind
   NotExecutable,  ///< a program that is there but cannot be started
   NotFound,       ///< a program that is not there
   Bug,            ///< our own mistake

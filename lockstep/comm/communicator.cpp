@@ -155,14 +155,27 @@ Communicator::Scope::~Scope() {
   outer.impl_->scope = before;
 }
 
-SharedMemory Communicator::allocate(std::size_t bytes, std::string_view name) {
+void Communicator::prepare_to_allocate(std::size_t bytes, std::string_view name) {
   if (bytes == 0) {
     throw Error(ErrorKind::Options, fmt::format("allocate \"{}\": expected bytes, found 0", name));
   }
   check_scope(OperationKind::Allocate);
   // What is under way goes first, as for every collective.
   if (!impl_->queue.is_idle()) impl_->queue.push([] {}).wait();
+}
+
+SharedMemory Communicator::allocate(std::size_t bytes, std::string_view name) {
+  prepare_to_allocate(bytes, name);
   return impl_->transport->allocate(bytes, name);
+}
+
+KeptPiece Communicator::keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) {
+  prepare_to_allocate(bytes, name);
+  return impl_->transport->keep(bytes, name, fingerprint);
+}
+
+void Communicator::note_step(std::int64_t step) noexcept {
+  impl_->transport->note_step(step);
 }
 
 Communicator::Async Communicator::async() noexcept {

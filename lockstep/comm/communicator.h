@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -84,6 +85,15 @@ class Communicator {
   /// Errors: `Unavailable` on every instance where the machine has not so much.
   SharedMemory allocate(std::size_t bytes, std::string_view name);
 
+  /// The same for memory that the launcher keeps while it restarts the job, where it does: the
+  /// restarted instances, which make the same calls in the same order, get it as it was left.
+  /// `fingerprint` is of what it holds: where it differs, the memory is new. For all instances of
+  /// the job only.
+  KeptPiece keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint);
+
+  /// Tells the launcher, without a wait, how far the training is.
+  void note_step(std::int64_t step) noexcept;
+
  private:
   struct Impl;
   /// While it lives, collectives belong on `group`, if this instance is in it.
@@ -100,6 +110,7 @@ class Communicator {
   int instance() const noexcept;
   void check_members(const std::vector<int>& members) const;
   void check_scope(OperationKind kind) const;
+  void prepare_to_allocate(std::size_t bytes, std::string_view name);
   void run(Operation operation);
   Work start(Operation operation);
 

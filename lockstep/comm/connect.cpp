@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/host/kept_memory.h"
 #include "lockstep/comm/local/local_group.h"
 #include "lockstep/comm/shm/join.h"
 
@@ -36,13 +37,27 @@ TransportKind choose_transport(const topology::Identity& identity) {
   return identity.transport;
 }
 
+/// Without it the job runs all the same, and begins anew where it is restarted.
+std::shared_ptr<host::KeptMemory> open_kept_memory(const topology::Identity& identity) {
+  if (!identity.kept_memory) return nullptr;
+  try {
+    return std::make_shared<host::KeptMemory>(
+        host::KeptMemory::open(*identity.kept_memory, identity.job_id));
+  } catch (const Error& error) {
+    log_warning(
+        fmt::format("{}: a restart will not find what this attempt has come to", error.what()));
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
   const auto kind = choose_transport(identity);
   const WaitOptions options{.stall_timeout = identity.stall_timeout, .warn = log_warning};
   if (kind == TransportKind::Local) {
-    return std::make_unique<Communicator>(local::LocalGroup(1, options).join(0));
+    return std::make_unique<Communicator>(
+        local::LocalGroup(1, options, open_kept_memory(identity)).join(0));
   }
   if (identity.session.empty() && identity.num_instances > 1) {
     throw Error(
@@ -56,7 +71,8 @@ std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
       .folder = identity.run_dir,
       .session = identity.session.empty() ? fmt::format("alone-{}", ::getpid()) : identity.session,
       .instance = identity.instance,
-      .num_instances = identity.num_instances};
+      .num_instances = identity.num_instances,
+      .kept = open_kept_memory(identity)};
   return std::make_unique<Communicator>(shm::join(place, options));
 }
 

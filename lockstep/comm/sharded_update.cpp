@@ -72,7 +72,7 @@ struct Announcement {
 
 Announcement announcement_of(const ShardedUpdate::Shape& shape) {
   Fnv blocks;
-  blocks.add(static_cast<std::uint64_t>(shape.values_per_block));
+  blocks.add(static_cast<std::uint64_t>(shape.values_per_block)).add(shape.fingerprint);
   for (const auto block : shape.blocks) blocks.add(static_cast<std::uint64_t>(block));
   return {shape.count,
           shape.num_totals,
@@ -119,11 +119,16 @@ std::size_t measured_bytes_of(const ShardedUpdate::Shape& shape) {
                      sizeof(double));
 }
 
+/// What ends with the instances: what is measured, and buffers for nodes.
 std::size_t bytes_of(const ShardedUpdate::Shape& shape, std::span<const LeafRange> ranges) {
   std::size_t num_buffers = 0;
   for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
-  return kLine + measured_bytes_of(shape) + 2 * whole_lines(shape.state_bytes) +
-         num_buffers * leaf_bytes_of(shape);
+  return measured_bytes_of(shape) + num_buffers * leaf_bytes_of(shape);
+}
+
+/// The commit word, and two versions.
+std::size_t kept_bytes_of(const ShardedUpdate::Shape& shape) {
+  return kLine + 2 * whole_lines(shape.state_bytes);
 }
 
 /// The blocks of one of `size` instances, from the first to the one behind the last.
@@ -157,7 +162,8 @@ ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::strin
 }
 
 std::size_t ShardedUpdate::memory_needed(Shape shape, std::span<const int> leaves) {
-  return bytes_of(with_blocks(std::move(shape)), LeafLayout(leaves).ranges);
+  shape = with_blocks(std::move(shape));
+  return kept_bytes_of(shape) + bytes_of(shape, LeafLayout(leaves).ranges);
 }
 
 ShardedUpdate::Slice ShardedUpdate::slice_of(Shape shape, int rank, int size) {
@@ -169,18 +175,19 @@ ShardedUpdate::Slice ShardedUpdate::slice_of(Shape shape, int rank, int size) {
   return {element(begin), element(end) - element(begin)};
 }
 
-/// Commit word, what is measured, two versions of the state, and each instance's buffers for nodes.
 void ShardedUpdate::lay_out(std::span<const LeafRange> ranges) {
   const auto leaf_bytes = leaf_bytes_of(shape_);
   const auto measured_bytes = measured_bytes_of(shape_);
-  memory_bytes_ = bytes_of(shape_, ranges);
-  memory_ = communicator_.allocate(memory_bytes_, name_);
+  memory_bytes_ = kept_bytes_of(shape_) + bytes_of(shape_, ranges);
+  memory_ = communicator_.allocate(bytes_of(shape_, ranges), name_);
+  kept_ = communicator_.keep(kept_bytes_of(shape_), name_, shape_.fingerprint).memory;
+  committed_ = reinterpret_cast<std::atomic<std::uint64_t>*>(kept_.data());
+  states_ = kept_.data() + kLine;
+  is_recovered_ = version() > 0;
 
   auto* next = memory_.data();
   const auto take = [&](std::size_t size) { return std::exchange(next, next + size); };
-  committed_ = reinterpret_cast<std::atomic<std::uint64_t>*>(take(kLine));
   measured_ = reinterpret_cast<double*>(take(measured_bytes));
-  states_ = take(2 * whole_lines(shape_.state_bytes));
   for (const auto& range : ranges) {
     pools_.push_back(reinterpret_cast<float*>(next));
     LeafCounter counter(range);
@@ -206,8 +213,8 @@ std::uint64_t ShardedUpdate::version() const noexcept {
 }
 
 void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write) {
-  if (communicator_.rank() == 0) write(state_of(version()));
-  communicator_.barrier(name_);
+  if (communicator_.rank() == 0) write(state_of(version() + 1));
+  commit();
 }
 
 void* ShardedUpdate::leaf() {
@@ -325,6 +332,7 @@ void ShardedUpdate::run(const Step& step) {
     step.finish(part_of({0, 0}, {}));
   }
   commit();
+  counter_.restart();
 }
 
 void ShardedUpdate::write_slice(const Step& step) {
@@ -356,10 +364,9 @@ void ShardedUpdate::measure_and_update(const Step& step, BlockRange mine) {
 
 void ShardedUpdate::commit() {
   auto current = version();
-  communicator_.barrier(name_);  // every slice is written
+  communicator_.barrier(name_);  // everything is written
   // Everybody commits: it is the same word, and nobody goes on before it is there.
   committed_->compare_exchange_strong(current, current + 1, std::memory_order_acq_rel);
-  counter_.restart();
 }
 
 }  // namespace lockstep::comm

@@ -22,8 +22,9 @@ namespace lockstep::comm {
 /// after another; then everybody reduces a slice of them along the tree, measures it (norms, an
 /// overflow), sees what the others measured, and writes its slice of the next version. When all
 /// slices are written, the commit word makes that version current. Whoever dies on the way leaves
-/// the current version whole. Totals are numbers at the end of each leaf, few enough for everybody
-/// to reduce all of them: losses and counts.
+/// the current version whole; where the launcher keeps memory, both versions and the commit word
+/// are in it, and the instances of a restarted job go on with the current one. Totals are numbers
+/// at the end of each leaf, few enough for everybody to reduce all of them: losses and counts.
 ///
 /// Slices move with the number of instances, so nothing may depend on them: what is measured is
 /// measured by fixed blocks, and whoever looks at all blocks sees the same numbers in the same
@@ -43,6 +44,9 @@ class ShardedUpdate {
     std::vector<std::int64_t> blocks{};
     int values_per_block = 1;     ///< that are measured
     std::size_t state_bytes = 0;  ///< of one version
+    /// Of what the state means: a version that an earlier attempt of the job has left is taken for
+    /// one of this state only where it is the same.
+    std::uint64_t fingerprint = 0;
   };
   static constexpr std::int64_t kBlock = 4096;
 
@@ -91,7 +95,11 @@ class ShardedUpdate {
   /// Everybody in the group makes it alike. Errors: `Options` for a shape that cannot be meant.
   ShardedUpdate(Communicator& communicator, Shape shape, std::string name);
 
-  /// Writes the first version on rank 0; everybody calls it, and returns when it is there.
+  /// Whether there is a version to go on with, of an attempt before.
+  bool is_recovered() const noexcept { return is_recovered_; }
+
+  /// Makes a version that `write` writes, on rank 0, the current one, whatever was before.
+  /// Everybody calls it, and returns when it is there.
   void initialize(const std::function<void(std::byte* state)>& write);
 
   /// Where the next leaf is to be written: `count + num_totals` elements of `leaf_type`.
@@ -102,7 +110,7 @@ class ShardedUpdate {
   /// Reduces the leaves, and updates the state with their sum.
   void step(const Step& step);
 
-  /// How often the state was updated.
+  /// How often the state was written; 0: never.
   std::uint64_t version() const noexcept;
   const std::byte* state() const noexcept { return state_of(version()); }
   std::span<const std::int64_t> blocks() const noexcept { return shape_.blocks; }
@@ -143,7 +151,9 @@ class ShardedUpdate {
   std::vector<std::uint16_t> narrow_leaf_;  ///< 16-bit leaves are written here
 
   std::size_t memory_bytes_ = 0;
-  SharedMemory memory_;
+  SharedMemory memory_;  ///< what is measured, and buffers
+  SharedMemory kept_;    ///< the commit word, and both versions
+  bool is_recovered_ = false;
   std::atomic<std::uint64_t>* committed_ = nullptr;
   double* measured_ = nullptr;
   std::byte* states_ = nullptr;

@@ -22,4 +22,10 @@ class SharedMemory {
   std::size_t bytes_ = 0;
 };
 
+/// A piece of memory that may outlive the instances that use it.
+struct KeptPiece {
+  SharedMemory memory;
+  bool is_new = true;  ///< zeroed; else it is as instances that were here before have left it
+};
+
 }  // namespace lockstep::comm

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -41,6 +42,8 @@ class Transport {
   virtual void report_failure(const Error& error) noexcept = 0;
   virtual std::unique_ptr<Transport> group(std::span<const int> instances) = 0;
   virtual SharedMemory allocate(std::size_t bytes, std::string_view name) = 0;
+  virtual KeptPiece keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) = 0;
+  virtual void note_step(std::int64_t step) noexcept = 0;
 };
 
 }  // namespace lockstep::comm

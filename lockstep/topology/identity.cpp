@@ -145,6 +145,10 @@ Identity read_lockstep(const Environment& environment) {
   id.restart_count = read.number("LOCKSTEP_RESTART_COUNT", index_name, {});
   id.session = fmt::format("{}-{}", id.job_id, id.restart_count);
   id.cache_path = environment.get("LOCKSTEP_CACHE_PATH");
+  id.events_file = environment.get("LOCKSTEP_EVENTS");
+  if (environment.has("LOCKSTEP_KEPT_MEMORY")) {
+    id.kept_memory = read.number("LOCKSTEP_KEPT_MEMORY", index_name, {});
+  }
   return id;
 }
 
@@ -300,6 +304,12 @@ void write_identity(Environment& environment, const Identity& id, const Rendezvo
   set("LOCKSTEP_STALL_TIMEOUT", id.stall_timeout.count());
   set("LOCKSTEP_TRANSPORT", name_of(id.transport));
   if (id.cache_path) set("LOCKSTEP_CACHE_PATH", *id.cache_path);
+  const auto set_or_remove = [&](const char* name, const auto& value) {
+    environment.remove(name);  // that of a job around this one
+    if (value) set(name, *value);
+  };
+  set_or_remove("LOCKSTEP_EVENTS", id.events_file);
+  set_or_remove("LOCKSTEP_KEPT_MEMORY", id.kept_memory);
 
   for (const auto* name : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"}) {
     environment.remove(std::string("OMPI_COMM_WORLD_") + name);  // those of whoever started us

@@ -39,6 +39,11 @@ struct Identity {
   std::optional<int> threads_per_device;
   int restart_count = 0;
   std::optional<std::string> cache_path;
+  /// A descriptor of memory that outlives this process (`comm::host::KeptMemory`); where the
+  /// launcher keeps none, nothing.
+  std::optional<int> kept_memory;
+  /// What happens to the job is written down there, a line of JSON for each event; or nothing.
+  std::optional<std::string> events_file;
   std::chrono::duration<double> stall_timeout{60};
   TransportKind transport = TransportKind::Auto;
 

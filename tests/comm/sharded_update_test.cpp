@@ -67,7 +67,7 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
     } else {
       update.step({.divisor = num_leaves, .measures = {measure}, .update = apply});
     }
-    EXPECT_EQ(update.version(), step + 1);
+    EXPECT_EQ(update.version(), step + 2);
   }
   communicator.barrier();
   const auto* weights = reinterpret_cast<const float*>(update.state());
@@ -201,7 +201,7 @@ TEST(ShardedUpdateTest, AStepThatIsNotFinishedLeavesTheCurrentVersionWhole) {
         update.step({.update = dies});
       } catch (const Error&) {
         const std::lock_guard lock(mutex);
-        EXPECT_EQ(update.version(), 0U);
+        EXPECT_EQ(update.version(), 1U);
         seen.push_back(reinterpret_cast<const float*>(update.state())[3]);
         throw;
       }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "lockstep/comm/leaf_layout.h"
@@ -69,22 +70,47 @@ void HostTransport::report_failure(const Error& error) noexcept {
   channel_.member().record(error);
 }
 
+template <typename Find>
+void HostTransport::agree_on_memory(std::size_t bytes, std::string_view name,
+                                    std::span<std::int64_t> found, Find find) {
+  Operation operation{.kind = OperationKind::Allocate, .root = 0, .name = std::string(name)};
+  operation.outputs.push_back({found.data(), std::ssize(found), DataType::I64});
+  operation.bytes = bytes;
+  channel_.begin(operation);
+  channel_.sync();  // everybody asks for as much
+  if (rank() == 0) find();
+  broadcast(operation);
+  channel_.finish();
+}
+
 SharedMemory HostTransport::allocate(std::size_t bytes, std::string_view name) {
   auto& memory = channel_.member().memory();
   std::int64_t offset = 0;
-  Operation operation{.kind = OperationKind::Allocate, .root = 0, .name = std::string(name)};
-  operation.outputs.push_back({&offset, 1, DataType::I64});
-  operation.bytes = bytes;
   SharedMemory mapped;
   or_fail([&] {
-    channel_.begin(operation);
-    channel_.sync();  // everybody asks for as much
-    if (rank() == 0) offset = reserve(memory, bytes, name);
-    broadcast(operation);
+    agree_on_memory(bytes, name, {&offset, 1}, [&] { offset = reserve(memory, bytes, name); });
     mapped = memory.map(static_cast<std::uint64_t>(offset), bytes);
-    channel_.finish();
   });
   return mapped;
+}
+
+KeptPiece HostTransport::keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) {
+  auto* kept = channel_.member().kept_memory();
+  if (kept == nullptr || size() < channel_.member().num_instances()) return {allocate(bytes, name)};
+  std::array<std::int64_t, 2> found{};
+  KeptPiece piece;
+  or_fail([&] {
+    agree_on_memory(bytes, name, found, [&] {
+      const auto [offset, is_new] = kept->next(name, fingerprint, bytes);
+      found = {static_cast<std::int64_t>(offset), is_new ? 1 : 0};
+    });
+    piece = {kept->map(static_cast<std::uint64_t>(found[0]), bytes), found[1] == 1};
+  });
+  return piece;
+}
+
+void HostTransport::note_step(std::int64_t step) noexcept {
+  if (auto* kept = channel_.member().kept_memory()) kept->note_step(step);
 }
 
 void HostTransport::execute(const Operation& operation) {

@@ -31,6 +31,8 @@ class HostTransport final : public Transport {
   void report_failure(const Error& error) noexcept override;
   std::unique_ptr<Transport> group(std::span<const int> instances) override;
   SharedMemory allocate(std::size_t bytes, std::string_view name) override;
+  KeptPiece keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) override;
+  void note_step(std::int64_t step) noexcept override;
 
  private:
   void run(const Operation& operation);
@@ -46,6 +48,11 @@ class HostTransport final : public Transport {
 
   template <typename Function>
   void or_fail(Function function);
+
+  /// Everybody learns what rank 0 finds out, once all have asked for as many bytes.
+  template <typename Find>
+  void agree_on_memory(std::size_t bytes, std::string_view name, std::span<std::int64_t> found,
+                       Find find);
 
   /// Calls `put(chunk, half)` and, a passage later, `take(chunk, half)` for each chunk.
   template <typename Put, typename Take>

@@ -18,6 +18,8 @@ namespace {
 
 constexpr auto kHeaderBytes = round_up(sizeof(JobHeader), kPage);
 
+}  // namespace
+
 void provide_pages(int file, std::uint64_t offset, std::size_t bytes) {
   // The kernel would try, and end somebody's process when it fails.
   const auto available = available_memory();
@@ -38,8 +40,6 @@ void provide_pages(int file, std::uint64_t offset, std::size_t bytes) {
     }
   }
 }
-
-}  // namespace
 
 std::vector<int> all_instances(int count) {
   std::vector<int> instances(static_cast<std::size_t>(count));

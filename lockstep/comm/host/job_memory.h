@@ -22,6 +22,10 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// Makes pages of a file present.
+/// Errors: `Unavailable` where the machine has not so much; the kernel would end a process later.
+void provide_pages(int file, std::uint64_t offset, std::size_t bytes);
+
 /// The memory that the instances of a job share on one host: a file without a name, which ends with
 /// the last process that has it open, however that ends. Any thread may call a member.
 class JobMemory {

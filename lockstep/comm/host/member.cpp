@@ -58,8 +58,12 @@ char state_of(int process) {
 
 }  // namespace
 
-Member::Member(std::shared_ptr<JobMemory> memory, int instance, WaitOptions options)
-    : memory_(std::move(memory)), instance_(instance), options_(std::move(options)) {
+Member::Member(std::shared_ptr<JobMemory> memory, int instance, WaitOptions options,
+               std::shared_ptr<KeptMemory> kept)
+    : memory_(std::move(memory)),
+      instance_(instance),
+      options_(std::move(options)),
+      kept_(std::move(kept)) {
   auto& mine = slot(instance_);
   mine.cores = usable_cores();
   mine.thread.store(::gettid());

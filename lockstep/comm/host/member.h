@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/comm/host/job_memory.h"
+#include "lockstep/comm/host/kept_memory.h"
 #include "lockstep/comm/transport.h"
 
 namespace lockstep::comm::host {
@@ -22,7 +23,9 @@ using Clock = std::chrono::steady_clock;
 /// lives, and sees them. Any thread may call a member.
 class Member {
  public:
-  Member(std::shared_ptr<JobMemory> memory, int instance, WaitOptions options);
+  /// `kept` is what outlives the instances; nothing where the launcher keeps no memory.
+  Member(std::shared_ptr<JobMemory> memory, int instance, WaitOptions options,
+         std::shared_ptr<KeptMemory> kept = nullptr);
   ~Member();
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
@@ -30,6 +33,7 @@ class Member {
   int instance() const noexcept { return instance_; }
   int num_instances() const noexcept { return memory_->header().num_instances; }
   JobMemory& memory() const noexcept { return *memory_; }
+  KeptMemory* kept_memory() const noexcept { return kept_.get(); }
   const WaitOptions& options() const noexcept { return options_; }
 
   void heartbeat(std::string_view doing) noexcept;
@@ -71,6 +75,7 @@ class Member {
   std::shared_ptr<JobMemory> memory_;
   int instance_;
   WaitOptions options_;
+  std::shared_ptr<KeptMemory> kept_;
   std::mutex mutex_;
   std::map<int, UniqueFd> processes_;  // of others, as far as they were looked at
 };

@@ -7,17 +7,20 @@
 
 namespace lockstep::comm::local {
 
-LocalGroup::LocalGroup(int size, WaitOptions options)
-    : size_(size), options_(std::move(options)), memory_(host::JobMemory::create(size)) {}
+LocalGroup::LocalGroup(int size, WaitOptions options, std::shared_ptr<host::KeptMemory> kept)
+    : size_(size),
+      options_(std::move(options)),
+      memory_(host::JobMemory::create(size)),
+      kept_(std::move(kept)) {}
 
 std::unique_ptr<Transport> LocalGroup::join(int rank) {
   return std::make_unique<host::HostTransport>(
-      std::make_shared<host::Member>(memory_, rank, options_), host::all_instances(size_));
+      std::make_shared<host::Member>(memory_, rank, options_, kept_), host::all_instances(size_));
 }
 
 void run_threads(int size, const std::function<void(Communicator&)>& function,
-                 const WaitOptions& options) {
-  LocalGroup group(size, options);
+                 const WaitOptions& options, std::shared_ptr<host::KeptMemory> kept) {
+  LocalGroup group(size, options, std::move(kept));
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {

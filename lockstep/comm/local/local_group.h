@@ -8,14 +8,17 @@
 
 namespace lockstep::comm::host {
 class JobMemory;
-}
+class KeptMemory;
+}  // namespace lockstep::comm::host
 
 namespace lockstep::comm::local {
 
 /// Threads of this process that are the instances of a job: the transport `local`.
 class LocalGroup {
  public:
-  explicit LocalGroup(int size, WaitOptions options = {});
+  /// `kept` is memory that outlives the group, if there is any.
+  explicit LocalGroup(int size, WaitOptions options = {},
+                      std::shared_ptr<host::KeptMemory> kept = nullptr);
 
   /// Called once for each rank, on the thread that is to use it: it returns when all have come.
   std::unique_ptr<Transport> join(int rank);
@@ -24,11 +27,12 @@ class LocalGroup {
   int size_;
   WaitOptions options_;
   std::shared_ptr<host::JobMemory> memory_;
+  std::shared_ptr<host::KeptMemory> kept_;
 };
 
 /// Runs `function` on `size` threads, each with its communicator, and returns when all are done.
 /// Throws what a thread threw: of several errors one that is not about a lost peer.
 void run_threads(int size, const std::function<void(Communicator&)>& function,
-                 const WaitOptions& options = {});
+                 const WaitOptions& options = {}, std::shared_ptr<host::KeptMemory> kept = nullptr);
 
 }  // namespace lockstep::comm::local

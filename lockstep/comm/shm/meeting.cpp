@@ -199,7 +199,7 @@ class Host {
         address_(place),
         has_come_(static_cast<std::size_t>(place.num_instances)),
         self_(std::make_shared<host::Member>(host::JobMemory::create(place.num_instances), 0,
-                                             options)) {
+                                             options, place.kept)) {
     if (!address_.bind(socket_.get())) {
       if (errno != EADDRINUSE) throw io_error("meeting: bind");
       throw Error(ErrorKind::Options, "meeting: another process is instance 0 of this job already",
@@ -306,7 +306,7 @@ std::shared_ptr<host::Member> visit(const MeetingPlace& place, const WaitOptions
     // Without an answer the first instance is gone, or found us too slow: come again.
     if (auto file = receive_file(socket.get())) {
       return std::make_shared<host::Member>(std::make_shared<host::JobMemory>(std::move(file)),
-                                            place.instance, options);
+                                            place.instance, options, place.kept);
     }
     check_deadline();
     std::this_thread::sleep_for(1ms);

@@ -17,6 +17,8 @@ struct MeetingPlace {
   std::string session;
   int instance = 0;
   int num_instances = 1;
+  /// What outlives the instances, where the launcher keeps it.
+  std::shared_ptr<host::KeptMemory> kept{};
 };
 
 /// Makes this process the instance that it is to be. On the first instance this returns when all

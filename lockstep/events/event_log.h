@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/file.h"
+
+namespace lockstep::events {
+
+/// Something that happened to a job, as its log has it: a line of JSON.
+///
+///     {"time":"2026-11-15T21:40:07.123Z","unix":1794778807.123,"event":"death","instance":2,
+///      "step":120,"signal":"SIGKILL"}
+struct LogEntry {
+  using Value = std::variant<std::int64_t, double, std::string>;
+
+  std::string event;  ///< "start", "death", "stall", "restart", "checkpoint", …
+  std::optional<int> instance{};
+  std::optional<std::int64_t> step{};  ///< the last optimizer step that was complete
+  std::vector<std::pair<std::string, Value>> more{};
+};
+
+/// The log of a job's events, `events.jsonl`. The launcher and the instances of a job write to the
+/// same file: each line goes out whole. Any thread may call a member.
+///
+/// A log that cannot be written ends nothing: after the first failure it says no more.
+class EventLog {
+ public:
+  /// A log that nobody reads.
+  EventLog() = default;
+  /// Appends to a file. Errors: `Io`, naming it.
+  explicit EventLog(const std::string& path);
+
+  void write(const LogEntry& entry) const noexcept;
+
+ private:
+  UniqueFd file_;
+};
+
+/// The entries of a log, as far as they can be read: a line that a crash has cut is left out.
+/// Errors: `Io`.
+std::vector<LogEntry> read_event_log(const std::string& path);
+
+}  // namespace lockstep::events
