@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -168,7 +169,18 @@ TensorSet read_safetensors(std::span<const std::byte> file, std::string_view whe
 }
 
 void write_safetensors(const std::filesystem::path& path, const TensorSet& set) {
-  const auto where = path.string();
+  std::optional<PartialFile> file;  // made with the first byte: a set may be refused before
+  write_safetensors(
+      [&](std::span<const std::byte> bytes) {
+        if (!file) file.emplace(path);
+        file->append(bytes);
+      },
+      set, path.string());
+  file->publish();
+}
+
+void write_safetensors(const std::function<void(std::span<const std::byte>)>& sink,
+                       const TensorSet& set, std::string_view where) {
   const auto sorted = in_order(set, where);
   const auto tensors = in_file_order(sorted.tensors);
   const auto header = header_json(sorted, tensors, where);
@@ -178,11 +190,9 @@ void write_safetensors(const std::filesystem::path& path, const TensorSet& set) 
                                                 "bytes, found {}",
                                                 where, kMostHeaderBytes, length));
   }
-  PartialFile file(path);
-  file.append(std::as_bytes(std::span(&length, 1)));
-  file.append(std::as_bytes(std::span(header)));
-  for (const auto& tensor : tensors) file.append(tensor.bytes);
-  file.publish();
+  sink(std::as_bytes(std::span(&length, 1)));
+  sink(std::as_bytes(std::span(header)));
+  for (const auto& tensor : tensors) sink(tensor.bytes);
 }
 
 }  // namespace lockstep::weights

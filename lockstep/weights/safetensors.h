@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -31,5 +32,11 @@ TensorSet read_safetensors(std::span<const std::byte> file, std::string_view whe
 /// Errors: `Io`, naming the file; `Options` for names that a file cannot hold and what `in_order`
 /// refuses.
 void write_safetensors(const std::filesystem::path& path, const TensorSet& set);
+
+/// The same for what is no file yet: hands on the bytes of one in order, and those of the tensors
+/// where they lie. What `sink` throws goes through. Errors: `Options` as above, which `where`
+/// begins, before the first byte.
+void write_safetensors(const std::function<void(std::span<const std::byte>)>& sink,
+                       const TensorSet& set, std::string_view where);
 
 }  // namespace lockstep::weights
