@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::checkpoint {
+
+/// How often a checkpoint is taken.
+struct Interval {
+  enum class Unit : std::uint8_t { Never, Steps, Epochs, Seconds };
+  Unit unit = Unit::Never;
+  double count = 0;  ///< whole for steps and epochs
+  bool operator==(const Interval&) const = default;
+};
+
+/// "500" or "500 steps", "2 epochs" or "1epoch", "30s", "10min", "1.5h": with or without a space.
+/// "0" or "never".
+/// Errors: `Options`, which `where` begins, with what would be understood.
+Interval parse_interval(std::string_view where, std::string_view text);
+
+/// "500 steps", "1 epoch", "30 s", "10 min", "1.5 h", "never": `parse_interval` understands it.
+std::string to_text(const Interval& interval);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep::checkpoint {
+
+/// What a training is to go on from.
+struct Resume {
+  enum class From : std::uint8_t {
+    Nothing,      ///< it begins
+    Newest,       ///< the newest whole checkpoint of its folder, which has to be there
+    NewestIfAny,  ///< the same, or it begins where there is none
+    Path,         ///< this one, or the newest in this folder
+  };
+  From from = From::Nothing;
+  std::filesystem::path path{};
+  bool operator==(const Resume&) const = default;
+};
+
+/// "auto" is `NewestIfAny`, nothing is `Newest`, and all else a path.
+Resume parse_resume(std::string_view text);
+
+/// Hears of a checkpoint that is damaged, and passed over.
+using OnDamaged = std::function<void(const std::filesystem::path&, const std::string& why)>;
+
+/// The checkpoint that is meant; `folder` is that of the training. Nothing where it is to begin.
+///
+/// Errors: `Options` where there is none though one is wanted; `Data` where all that there are, or
+/// the one that was named, are damaged.
+std::optional<Checkpoint> find_checkpoint(const Resume& resume, const std::filesystem::path& folder,
+                                          const OnDamaged& on_damaged);
+
+/// The value of an option when the newest checkpoint that can be meant was taken, as far as its
+/// manifest can be read: for those who decide it before anything else. No other file is looked at.
+std::optional<std::string> option_of_checkpoint(const Resume& resume,
+                                                const std::filesystem::path& folder,
+                                                std::string_view option);
+
+/// A training that begins must not leave its checkpoints among those of another.
+/// Errors: `Options` where the folder holds any, which `where` begins.
+void check_is_unused(std::string_view where, const std::filesystem::path& folder);
+
+}  // namespace lockstep::checkpoint
