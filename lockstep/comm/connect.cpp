@@ -8,6 +8,7 @@
 #include "lockstep/comm/host/kept_memory.h"
 #include "lockstep/comm/local/local_group.h"
 #include "lockstep/comm/shm/join.h"
+#include "lockstep/events/event_log.h"
 
 namespace lockstep::comm {
 namespace {
@@ -50,14 +51,35 @@ std::shared_ptr<host::KeptMemory> open_kept_memory(const topology::Identity& ide
   }
 }
 
+/// Writes stalls into the job's log, if there is one. Without it the job runs all the same.
+std::function<void(const Stall&)> stall_writer(const topology::Identity& identity,
+                                               std::shared_ptr<host::KeptMemory> kept) {
+  if (!identity.events_file) return {};
+  try {
+    const auto log = std::make_shared<events::EventLog>(*identity.events_file);
+    return [log, kept = std::move(kept)](const Stall& stall) {
+      events::LogEntry entry{.event = "stall", .instance = stall.instance};
+      if (kept && kept->step() >= 0) entry.step = kept->step();
+      entry.more = {{"kind", stall.kind == Stall::Kind::Late ? "late" : "overdue"},
+                    {"what", stall.what}};
+      log->write(entry);
+    };
+  } catch (const Error& error) {
+    log_warning(error.what());
+    return {};
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
   const auto kind = choose_transport(identity);
-  const WaitOptions options{.stall_timeout = identity.stall_timeout, .warn = log_warning};
+  const auto kept = open_kept_memory(identity);
+  const WaitOptions options{.stall_timeout = identity.stall_timeout,
+                            .warn = log_warning,
+                            .stalled = stall_writer(identity, kept)};
   if (kind == TransportKind::Local) {
-    return std::make_unique<Communicator>(
-        local::LocalGroup(1, options, open_kept_memory(identity)).join(0));
+    return std::make_unique<Communicator>(local::LocalGroup(1, options, kept).join(0));
   }
   if (identity.session.empty() && identity.num_instances > 1) {
     throw Error(
@@ -72,7 +94,7 @@ std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
       .session = identity.session.empty() ? fmt::format("alone-{}", ::getpid()) : identity.session,
       .instance = identity.instance,
       .num_instances = identity.num_instances,
-      .kept = open_kept_memory(identity)};
+      .kept = kept};
   return std::make_unique<Communicator>(shm::join(place, options));
 }
 

@@ -15,6 +15,18 @@
 
 namespace lockstep::comm {
 
+/// An instance has kept others waiting.
+struct Stall {
+  enum class Kind {
+    Late,     ///< they are told, and wait on
+    Overdue,  ///< they give up
+  };
+
+  int instance = 0;
+  Kind kind = Kind::Late;
+  std::string what{};  ///< the operation, who is missing and what it does
+};
+
 /// How long to wait for others, and whom to tell.
 struct WaitOptions {
   std::chrono::duration<double> warn_after{10};
@@ -22,6 +34,9 @@ struct WaitOptions {
   std::chrono::duration<double> stall_timeout{60};
   /// Gets one line when somebody is late. Called on the thread that waits.
   std::function<void(const std::string&)> warn{};
+  /// Gets each stall once for the whole group, from whoever notices it first. Called on the thread
+  /// that waits.
+  std::function<void(const Stall&)> stalled{};
 };
 
 /// Carries the collectives of one group between its instances.

@@ -204,10 +204,12 @@ void Channel::fail_as_late(std::vector<int> late, Clock::time_point begin) {
   std::stable_partition(late.begin(), late.end(),
                         [&](int rank) { return !member_->is_waiting(instance_of(rank)); });
   const int instance = instance_of(late.front());
-  member_->fail(Error(ErrorKind::Timeout, describe_late(late, begin),
+  const auto what = describe_late(late, begin);
+  member_->fail(Error(ErrorKind::Timeout, what,
                       "raise --stall-timeout, or let an instance that works long call "
                       "Communicator::heartbeat"),
-                [&] {
+                [&] {  // called for whoever gives the verdict
+                  report_stall(late.front(), Stall::Kind::Overdue, what);
                   const auto stack = member_->stack_of(instance);
                   return stack.empty()
                              ? std::string()
@@ -215,12 +217,19 @@ void Channel::fail_as_late(std::vector<int> late, Clock::time_point begin) {
                 });
 }
 
+void Channel::report_stall(int rank, Stall::Kind kind, const std::string& what) const {
+  const auto& options = member_->options();
+  if (options.stalled) options.stalled({instance_of(rank), kind, what});
+}
+
 /// One line for the whole group, from whoever notices first.
 void Channel::warn_once(const std::vector<int>& late, std::uint64_t arrival,
                         Clock::time_point begin) {
   auto last = header_->last_warned.load();
   if (last == arrival || !header_->last_warned.compare_exchange_strong(last, arrival)) return;
-  if (member_->options().warn) member_->options().warn(describe_late(late, begin));
+  const auto what = describe_late(late, begin);
+  if (member_->options().warn) member_->options().warn(what);
+  for (const int rank : late) report_stall(rank, Stall::Kind::Late, what);
 }
 
 }  // namespace lockstep::comm::host

@@ -78,6 +78,7 @@ class Channel {
   int instance_of(int rank) const noexcept;
   [[noreturn]] void fail_as_gone(const std::vector<int>& gone);
   [[noreturn]] void fail_as_late(std::vector<int> late, Clock::time_point begin);
+  void report_stall(int rank, Stall::Kind kind, const std::string& what) const;
   void warn_once(const std::vector<int>& late, std::uint64_t arrival, Clock::time_point begin);
   std::string describe_late(const std::vector<int>& late, Clock::time_point begin) const;
   std::string last_finished(int rank) const;
