@@ -103,15 +103,32 @@ void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& 
 
 void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
   app.add_option("--max-restarts", to.parsed.run.max_restarts,
-                 "start a failed job again, at most N times")
+                 "start a failed job again, at most N times; what it keeps in memory goes on where "
+                 "it was")
       ->type_name("N")
       ->group(group)
       ->capture_default_str();
+  app.add_flag("--shrink", to.parsed.run.shrink,
+               "when an instance fails twice in a row, go on with one fewer, without its cores and "
+               "with the same replicas")
+      ->group(group);
   app.add_option_function<double>(
          "--stall-timeout",
          [&](double seconds) { to.parsed.run.stall_timeout = events::Seconds(seconds); },
-         "when collectives give up on an instance that is late; 0 waits for ever [60]")
+         "when collectives give up on an instance that is late, and the launcher on one that is "
+         "stopped; 0 waits for ever [60]")
       ->type_name("SECONDS")
+      ->group(group);
+  app.add_option_function<double>(
+         "--grace-period",
+         [&](double seconds) { to.parsed.run.grace_period = events::Seconds(seconds); },
+         "time between SIGTERM and SIGKILL [5]")
+      ->type_name("SECONDS")
+      ->group(group);
+  app.add_option("--chaos", to.chaos,
+                 "harm random instances, SECONDS apart on average [10]: kill, stop or slow them; "
+                 "the same SEED does the same")
+      ->type_name("SEED[,mtbf=SECONDS][,kinds=kill,stop,slow]")
       ->group(group);
 }
 
@@ -120,6 +137,7 @@ RunArguments decide(const std::string& where, LaunchArguments written) {
   auto parsed = std::move(written.parsed);
   parsed.run.bind = kBindPolicies.at(written.bind);
   parsed.run.transport = *topology::parse_transport(written.transport);
+  if (!written.chaos.empty()) parsed.run.chaos = launch::parse_chaos(written.chaos);
   parsed.console.tags = kTagStyles.at(written.tags);
   parsed.console.num_instances = parsed.run.num_instances;
   if (written.verbose) parsed.console.verbosity = ui::Verbosity::Verbose;

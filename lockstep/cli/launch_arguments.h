@@ -17,6 +17,7 @@ struct LaunchArguments {
   std::string bind = "auto";
   std::string transport = "auto";
   std::string tags = "auto";
+  std::string chaos;
   bool verbose = false;
   bool quiet = false;
 };
@@ -31,7 +32,7 @@ void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& gro
 void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --tag-output, --only-output-from-instance, -v, -q
 void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& group);
-/// --max-restarts, --stall-timeout
+/// --max-restarts, --shrink, --stall-timeout, --grace-period, --chaos
 void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 
 /// What was meant. Throws `Options`; `where` begins the message.

@@ -25,7 +25,8 @@ constexpr const char* kFooter =
     "one kills at once. SIGUSR1 and SIGUSR2 are passed on to every instance.\n"
     "\n"
     "Exit code: that of the first instance that failed by itself, 128+n for signal n; 127 or 126\n"
-    "where the program is not found or cannot be executed; 2 for a wrong option.\n"
+    "where the program is not found or cannot be executed; 2 for a wrong option; 75 where all\n"
+    "instances ended with 0 or 75, because they were asked to stop and can go on later.\n"
     "\n"
     "Example: lockstep run --num-replicas 8 --num-instances 4 ./train --epochs 5\n";
 
@@ -61,21 +62,15 @@ void add_place_options(CLI::App& app, WrittenArguments& to) {
 void add_output_options(CLI::App& app, WrittenArguments& to) {
   const auto* group = "Output";
   app.add_option("--log-dir", to.launch.parsed.run.log_dir,
-                 "also write each stream to DIR/instance-I.stdout and .stderr")
+                 "also write each stream to DIR/instance-I.stdout and .stderr, and what happens to "
+                 "the job to DIR/events.jsonl")
       ->type_name("DIR")
       ->group(group);
   add_console_options(app, to.launch, group);
 }
 
 void add_failure_options(CLI::App& app, WrittenArguments& to) {
-  const auto* group = "Failure";
-  add_failure_options(app, to.launch, group);
-  app.add_option_function<double>(
-         "--grace-period",
-         [&](double seconds) { to.launch.parsed.run.grace_period = events::Seconds(seconds); },
-         "time between SIGTERM and SIGKILL [5]")
-      ->type_name("SECONDS")
-      ->group(group);
+  add_failure_options(app, to.launch, "Failure");
 }
 
 void add_file_options(CLI::App& app, WrittenArguments& to) {

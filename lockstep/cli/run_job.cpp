@@ -1,5 +1,6 @@
 #include "lockstep/cli/run_job.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,11 +11,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/signal_name.h"
+#include "lockstep/base/strings.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/topology_table.h"
+#include "lockstep/comm/host/kept_memory.h"
+#include "lockstep/events/job_log.h"
 #include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/launch/place/job_plan.h"
+#include "lockstep/launch/place/shrink.h"
 #include "lockstep/launch/start/find_program.h"
 #include "lockstep/launch/start/reserved_port.h"
 #include "lockstep/launch/start/run_directory.h"
@@ -56,15 +61,58 @@ launch::OutputStream::Mode output_mode(const ui::ConsoleOptions& console, int fd
                                                 : launch::OutputStream::Mode::Lines;
 }
 
+/// The folder of what is written down, or else that of the job; with its whole path, for instances
+/// may go elsewhere.
+std::string events_file(const std::string& log_dir, const launch::RunDirectory& folder) {
+  const auto path = std::filesystem::path(log_dir.empty() ? folder.path() : log_dir);
+  return (std::filesystem::absolute(path) / "events.jsonl").string();
+}
+
+/// In a job within a job, the memory that the outer launcher keeps is not for the instances of the
+/// inner one, which would inherit it from this process.
+void keep_to_ourselves(const topology::Environment& environment) {
+  const auto fd = parse_integer(environment.get("LOCKSTEP_KEPT_MEMORY").value_or(""));
+  if (!fd) return;
+  try {
+    comm::host::KeptMemory::open(static_cast<int>(*fd),
+                                 environment.get("LOCKSTEP_JOB_ID").value_or(""));
+    ::fcntl(static_cast<int>(*fd), F_SETFD, FD_CLOEXEC);
+  } catch (const Error&) {
+    // Whatever has that number is somebody else's.
+  }
+}
+
+/// A job that is about to be started, and what it is started from.
+struct Job {
+  const RunArguments& arguments;
+  const JobPlan& plan;
+  const std::string& program;
+  launch::Shrinker shrinker;
+};
+
 /// The supervisor's process: runs the job and reports what went wrong.
-int supervise(const RunArguments& arguments, const JobPlan& plan,
-              const launch::InstanceStarter& starter, launch::Signals& signals, int warden) {
-  ui::JobConsole console(arguments.console, STDOUT_FILENO, STDERR_FILENO);
-  const int code = launch::Supervisor(plan, starter,
-                                      {.max_restarts = arguments.run.max_restarts,
-                                       .grace_period = arguments.run.grace_period,
-                                       .warden = warden},
-                                      signals, console)
+int supervise(Job& job, const launch::JobContext& context, const comm::host::KeptMemory& memory,
+              launch::Signals& signals, int warden) {
+  const auto& [run, console_options, print_topology, dry_run] = job.arguments;
+  const launch::InstanceStarter starter(
+      context,
+      {.program = job.program,
+       .arguments = run.command,
+       .log_dir = run.log_dir,
+       .stdout_mode = output_mode(console_options, STDOUT_FILENO),
+       .stderr_mode = output_mode(console_options, STDERR_FILENO)},
+      signals);
+  ui::JobConsole console(console_options, STDOUT_FILENO, STDERR_FILENO);
+  events::JobLog log(context.events_file, console);
+  const int code = launch::Supervisor(job.plan, starter,
+                                      {.max_restarts = run.max_restarts,
+                                       .grace_period = run.grace_period,
+                                       .stall_timeout = run.stall_timeout,
+                                       .warden = warden,
+                                       .chaos = run.chaos,
+                                       .kept_memory = &memory,
+                                       .shrinker = run.shrink ? &job.shrinker : nullptr},
+                                      signals, log)
                        .run();
   if (const int error = console.output_error(); error != 0 && error != EPIPE) {
     fmt::print(stderr, "lockstep: standard output cannot be written: {}\n", std::strerror(error));
@@ -72,26 +120,24 @@ int supervise(const RunArguments& arguments, const JobPlan& plan,
   return code;
 }
 
-int start(const RunArguments& arguments, const JobPlan& plan, const std::string& program,
-          const topology::Environment& environment) {
+int start(Job job, const topology::Environment& environment) {
+  keep_to_ourselves(environment);
   launch::Signals signals;
   const launch::ReservedPort port;
   launch::RunDirectory folder(environment);
-  const launch::JobContext context{
-      folder.job_id(), folder.path(), {"127.0.0.1", port.port()}, environment};
+  launch::JobContext context{.job_id = folder.job_id(),
+                             .run_dir = folder.path(),
+                             .rendezvous = {"127.0.0.1", port.port()},
+                             .environment = environment,
+                             .events_file = events_file(job.arguments.run.log_dir, folder)};
   const auto status =
-      launch::run_under_warden(signals, arguments.run.grace_period, [&](int warden) {
+      launch::run_under_warden(signals, job.arguments.run.grace_period, [&](int warden) {
         const int code = report_errors([&] {
           folder.create();
-          const launch::InstanceStarter starter(
-              plan, context,
-              {.program = program,
-               .arguments = arguments.run.command,
-               .log_dir = arguments.run.log_dir,
-               .stdout_mode = output_mode(arguments.console, STDOUT_FILENO),
-               .stderr_mode = output_mode(arguments.console, STDERR_FILENO)},
-              signals);
-          return supervise(arguments, plan, starter, signals, warden);
+          // Here, so that it ends with the supervisor.
+          const auto memory = comm::host::KeptMemory::create(folder.job_id());
+          context.kept_memory = memory.file();
+          return supervise(job, context, memory, signals, warden);
         });
         folder.remove();
         return code;
@@ -109,9 +155,9 @@ int start(const RunArguments& arguments, const JobPlan& plan, const std::string&
 }  // namespace
 
 int run_job(const RunArguments& arguments, const topology::Environment& environment) {
-  auto hosts = launch::discover_hosts(arguments.run.host_list, arguments.run.hostfile);
+  const auto hosts = launch::discover_hosts(arguments.run.host_list, arguments.run.hostfile);
   const auto machine = launch::discover_machine();
-  const auto plan = launch::plan_job(arguments.run, std::move(hosts), machine);
+  const auto plan = launch::plan_job(arguments.run, hosts, machine);
   if (arguments.print_topology || arguments.dry_run) {
     fmt::print("{}{}", topology_table(plan), arguments.dry_run ? "" : "\n");
     // Before the supervisor writes there.
@@ -121,7 +167,8 @@ int run_job(const RunArguments& arguments, const topology::Environment& environm
   check_hosts_can_be_started(plan);
   const auto program = launch::find_program(arguments.run.command.front(), environment);
   make_log_dir(arguments.run.log_dir);
-  return start(arguments, plan, program, environment);
+  return start({arguments, plan, program, launch::Shrinker(arguments.run, hosts, machine)},
+               environment);
 }
 
 }  // namespace lockstep::cli

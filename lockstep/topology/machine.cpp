@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -21,6 +22,19 @@ int Machine::numa_nodes() const {
   int nodes = 1;
   for (const auto& core : cores) nodes = std::max(nodes, core.numa_node + 1);
   return nodes;
+}
+
+Machine without_cores(Machine machine, const std::vector<int>& cores) {
+  for (auto core = cores.rbegin(); core != cores.rend(); ++core) {
+    machine.cores.erase(machine.cores.begin() + *core);
+  }
+  // NUMA nodes are numbered without gaps.
+  std::map<int, int> numbers;
+  for (const auto& core : machine.cores) numbers[core.numa_node] = 0;
+  int next = 0;
+  for (auto& [node, number] : numbers) number = next++;
+  for (auto& core : machine.cores) core.numa_node = numbers[core.numa_node];
+  return machine;
 }
 
 int threads_per_device(int usable_cores, const Placement& placement) {

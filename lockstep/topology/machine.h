@@ -27,6 +27,9 @@ struct Machine {
   int numa_nodes() const;
 };
 
+/// The machine without some of its cores (indices into `Machine::cores`, ascending).
+Machine without_cores(Machine machine, const std::vector<int>& cores);
+
 /// T of `docs/architecture.md`: the cores of a host divided by the most stages placed on any host,
 /// at least 1. It does not depend on the number of instances on a host, because the bits depend on
 /// it.

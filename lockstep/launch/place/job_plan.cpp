@@ -21,6 +21,8 @@ void check(const RunOptions& options) {
                       options.threads_per_device.value_or(1)));
   require(options.max_restarts >= 0,
           fmt::format("--max-restarts is {}, expected at least 0", options.max_restarts));
+  require(!options.shrink || options.max_restarts > 0,
+          "--shrink takes effect after restarts, but --max-restarts is 0");
   const auto require_seconds = [&](events::Seconds value, const char* option) {
     constexpr double kMost = 1e7;
     require(value.count() >= 0 && value.count() <= kMost,
@@ -28,6 +30,9 @@ void check(const RunOptions& options) {
   };
   require_seconds(options.stall_timeout, "--stall-timeout");
   require_seconds(options.grace_period, "--grace-period");
+  require(
+      !options.chaos || !options.chaos->has(FaultKind::Stop) || options.stall_timeout.count() > 0,
+      "--chaos stops instances, which nobody would notice: --stall-timeout is 0");
 }
 
 /// "NAME=value", where the name is not one that the launcher itself sets.
@@ -38,7 +43,10 @@ std::pair<std::string, std::string> parse_variable(const std::string& text) {
   }
   auto name = text.substr(0, equals);
   topology::Environment own;
-  write_identity(own, {}, {});
+  topology::Identity full;
+  full.kept_memory = 0;
+  full.events_file = "";
+  write_identity(own, full, {});
   if (own.has(name)) {
     throw Error(ErrorKind::Options, fmt::format("run: --env {}: the launcher sets this", name),
                 "use the option for it, or another name");

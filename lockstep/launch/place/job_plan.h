@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/events/job_events.h"
+#include "lockstep/launch/supervise/chaos.h"
 #include "lockstep/topology/identity.h"
 #include "lockstep/topology/machine.h"
 #include "lockstep/topology/placement.h"
@@ -22,9 +23,11 @@ struct RunOptions {
   std::string hostfile;
   topology::BindPolicy bind = topology::BindPolicy::Auto;
   int max_restarts = 0;
+  bool shrink = false;
   events::Seconds stall_timeout{60};
   topology::TransportKind transport = topology::TransportKind::Auto;
   events::Seconds grace_period{5};
+  std::optional<ChaosOptions> chaos{};
   std::string log_dir;
   std::string cache_path;
   std::vector<std::string> environment;  ///< "NAME=value"

@@ -19,6 +19,8 @@ topology::Environment instance_environment(const JobPlan& plan, const PlannedIns
   identity.job_id = context.job_id;
   identity.run_dir = context.run_dir;
   identity.restart_count = restart_count;
+  if (!context.events_file.empty()) identity.events_file = context.events_file;
+  if (context.kept_memory >= 0) identity.kept_memory = context.kept_memory;
   write_identity(environment, identity, context.rendezvous);
 
   const auto& place = plan.placement.instances[static_cast<std::size_t>(identity.instance)];

@@ -14,6 +14,8 @@ struct JobContext {
   std::string run_dir;
   topology::Rendezvous rendezvous;
   topology::Environment environment;  ///< the launcher's own
+  std::string events_file;
+  int kept_memory = -1;  ///< a descriptor that instances inherit
 };
 
 /// The variables of one instance: the launcher's, those of `--env`, the contract, and the number

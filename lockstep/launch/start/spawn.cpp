@@ -57,6 +57,7 @@ void become(const SpawnRequest& request, pid_t parent, const UniqueFd& hold) {
   ::dup2(request.stdin_fd, STDIN_FILENO);
   ::dup2(request.stdout_fd, STDOUT_FILENO);
   ::dup2(request.stderr_fd, STDERR_FILENO);
+  for (const int fd : request.inherited) ::fcntl(fd, F_SETFD, 0);
   bind_to(request.cpus);
   ::setrlimit(RLIMIT_NOFILE, &request.descriptors);
   ::signal(SIGPIPE, SIG_DFL);

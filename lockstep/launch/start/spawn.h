@@ -19,7 +19,8 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  std::vector<int> cpus;  ///< to be bound to; empty: as the caller
+  std::vector<int> inherited{};  ///< descriptors that it keeps, by the same numbers
+  std::vector<int> cpus;         ///< to be bound to; empty: as the caller
   sigset_t signal_mask{};
   rlimit descriptors{};  ///< how many files the process may open
 };

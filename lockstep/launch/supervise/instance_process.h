@@ -72,7 +72,9 @@ struct InstanceProcess {
   pid_t pid = 0;
   Clock::time_point started;
   Clock::time_point ended;
-  std::optional<events::ExitStatus> status;  ///< once it has ended
+  std::optional<events::ExitStatus> status;        ///< once it has ended
+  std::optional<Clock::time_point> stopped_since;  ///< by SIGSTOP and the like, while it is
+  std::optional<events::Seconds> given_up_after;   ///< it was stopped for so long, and killed
   OutputStream standard_output;
   OutputStream standard_error;
 

@@ -40,10 +40,9 @@ UniqueFd open_stdin(int instance) {
 
 }  // namespace
 
-InstanceStarter::InstanceStarter(const JobPlan& plan, const JobContext& context,
-                                 StartOptions options, const Signals& signals)
-    : plan_(plan),
-      context_(context),
+InstanceStarter::InstanceStarter(const JobContext& context, StartOptions options,
+                                 const Signals& signals)
+    : context_(context),
       options_(std::move(options)),
       signals_(signals),
       input_start_(::lseek(STDIN_FILENO, 0, SEEK_CUR)) {
@@ -52,8 +51,8 @@ InstanceStarter::InstanceStarter(const JobPlan& plan, const JobContext& context,
   ::setrlimit(RLIMIT_NOFILE, &most);
 }
 
-InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int restart_count,
-                                       DeathWatch& deaths) const {
+InstanceProcess InstanceStarter::start(const JobPlan& plan, const PlannedInstance& planned,
+                                       int restart_count, DeathWatch& deaths) const {
   const int instance = planned.identity.instance;
   auto output_log = open_log(options_.log_dir, instance, "stdout", restart_count);
   auto error_log = open_log(options_.log_dir, instance, "stderr", restart_count);
@@ -63,13 +62,16 @@ InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int resta
   // A job that is started again reads its file from the beginning; a pipe goes on where it was.
   if (restart_count > 0 && input_start_ >= 0) ::lseek(input.get(), input_start_, SEEK_SET);
 
+  std::vector<int> inherited;
+  if (context_.kept_memory >= 0) inherited.push_back(context_.kept_memory);
   auto spawned = spawn({
       .program = options_.program,
       .arguments = options_.arguments,
-      .environment = instance_environment(plan_, planned, context_, restart_count).to_strings(),
+      .environment = instance_environment(plan, planned, context_, restart_count).to_strings(),
       .stdin_fd = input.get(),
       .stdout_fd = output.write_end.get(),
       .stderr_fd = error.write_end.get(),
+      .inherited = inherited,
       .cpus = planned.cpus,
       .signal_mask = signals_.original_mask(),
       .descriptors = original_descriptors_,
@@ -82,6 +84,8 @@ InstanceProcess InstanceStarter::start(const PlannedInstance& planned, int resta
           .started = InstanceProcess::Clock::now(),
           .ended = {},
           .status = std::nullopt,
+          .stopped_since = std::nullopt,
+          .given_up_after = std::nullopt,
           .standard_output = {instance, events::Stream::Stdout, options_.stdout_mode,
                               std::move(output.read_end), std::move(output_log)},
           .standard_error = {instance, events::Stream::Stderr, options_.stderr_mode,

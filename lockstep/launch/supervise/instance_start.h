@@ -26,16 +26,14 @@ struct StartOptions {
 class InstanceStarter {
  public:
   /// Raises the limit on open files, which two pipes and two logs for each instance would reach.
-  InstanceStarter(const JobPlan& plan, const JobContext& context, StartOptions options,
-                  const Signals& signals);
+  InstanceStarter(const JobContext& context, StartOptions options, const Signals& signals);
 
   /// Returns when the program runs; `deaths` watches over the process from its birth. Throws
   /// `NotExecutable` or `Io`; a process may then be left, about to end.
-  InstanceProcess start(const PlannedInstance& planned, int restart_count,
+  InstanceProcess start(const JobPlan& plan, const PlannedInstance& planned, int restart_count,
                         DeathWatch& deaths) const;
 
  private:
-  const JobPlan& plan_;
   const JobContext& context_;
   StartOptions options_;
   const Signals& signals_;

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/supervise/descendants.h"
+#include "lockstep/launch/supervise/stopped_instances.h"
 
 namespace lockstep::launch {
 namespace {
@@ -34,22 +35,71 @@ int milliseconds_until(const std::optional<Clock::time_point>& deadline) {
 
 }  // namespace
 
-Supervisor::Supervisor(const JobPlan& plan, const InstanceStarter& starter,
+Supervisor::Supervisor(JobPlan plan, const InstanceStarter& starter,
                        const SupervisorOptions& options, Signals& signals, events::JobSink& sink)
-    : plan_(plan), starter_(starter), options_(options), signals_(signals), sink_(sink) {}
+    : plan_(std::move(plan)),
+      starter_(starter),
+      options_(options),
+      signals_(signals),
+      sink_(sink) {}
 
 int Supervisor::run() {
-  for (int restart = 0;; ++restart) {
-    run_attempt(restart);
-    const bool may_go_on = !interrupted_by_ && !warden_gone_ && sink_.output_error() == 0;
-    if (!attempt_.failed || !may_go_on || restart == options_.max_restarts) break;
-    sink_.on(events::JobRestarting{restart + 1, options_.max_restarts});
+  const auto begin = Clock::now();
+  if (options_.chaos) faults_.emplace(*options_.chaos, begin);
+  const auto end = [&](int code) {
+    sink_.on(events::JobEnded{.exit_code = code,
+                              .restarts = attempt_.restart_count,
+                              .run_time = Clock::now() - begin,
+                              .step = step()});
+  };
+  try {
+    end(run_attempts());
+  } catch (const Error& error) {
+    end(lockstep::exit_code(error.kind()));
+    throw;
   }
   wait_for_reader();
   return exit_code();
 }
 
-/// A failure decides, whatever came after it; then what ended the job from outside.
+int Supervisor::run_attempts() {
+  for (int restart = 0;; ++restart) {
+    run_attempt(restart);
+    if (!attempt_.failed || !may_restart()) break;
+    shrink_if_repeated();
+    sink_.on(events::JobRestarting{.restart = restart + 1,
+                                   .max_restarts = options_.max_restarts,
+                                   .step = is_state_kept() ? step() : std::nullopt});
+  }
+  wait_for_reader();
+  return exit_code();
+}
+
+/// Whoever comes next has to be alone with what is kept.
+bool Supervisor::may_restart() const {
+  return attempt_.restart_count < options_.max_restarts && !attempt_.has_survivors &&
+         !interrupted_by_ && !warden_gone_ && sink_.output_error() == 0;
+}
+
+void Supervisor::shrink_if_repeated() {
+  const int cause = *attempt_.failed;
+  failures_in_a_row_ = last_failed_ == cause ? failures_in_a_row_ + 1 : 1;
+  last_failed_ = cause;
+  if (options_.shrinker == nullptr || failures_in_a_row_ < kFailuresBeforeShrinking ||
+      plan_.instances.size() == 1) {
+    return;
+  }
+  auto shrunk = options_.shrinker->without(plan_, cause);
+  sink_.on(events::JobShrunk{.instance = cause,
+                             .failures = failures_in_a_row_,
+                             .num_instances = static_cast<int>(shrunk.plan.instances.size()),
+                             .without_cores = shrunk.without_cores});
+  plan_ = std::move(shrunk.plan);
+  last_failed_.reset();  // the numbers mean others now
+}
+
+/// A failure decides, whatever came after it; then what ended the job from outside. One that was
+/// asked to stop, and did, has ended well; unless the launcher had no patience with some of it.
 int Supervisor::exit_code() const {
   if (attempt_.failed) {
     return attempt_.instances[static_cast<std::size_t>(*attempt_.failed)].status->shell_code();
@@ -57,14 +107,36 @@ int Supervisor::exit_code() const {
   const int output_error = sink_.output_error();
   if (output_error == EPIPE) return 128 + SIGPIPE;
   if (output_error != 0) return lockstep::exit_code(ErrorKind::Io);
+  const auto& all = attempt_.instances;
+  const auto stopped = [](const auto& process) {
+    return process.status && has_stopped(*process.status);
+  };
+  const auto ended_well = [&](const auto& process) {
+    return process.status && (process.status->success() || has_stopped(*process.status));
+  };
+  if (std::ranges::any_of(all, stopped) &&
+      (!interrupted_by_ || std::ranges::all_of(all, ended_well))) {
+    return lockstep::exit_code(ErrorKind::Stopped);
+  }
   return interrupted_by_ ? 128 + *interrupted_by_ : 0;
+}
+
+std::optional<std::int64_t> Supervisor::step() const {
+  if (options_.kept_memory == nullptr || options_.kept_memory->step() < 0) return std::nullopt;
+  return options_.kept_memory->step();
+}
+
+bool Supervisor::is_state_kept() const {
+  return options_.kept_memory != nullptr && options_.kept_memory->num_pieces() > 0;
 }
 
 void Supervisor::run_attempt(int restart_count) {
   attempt_ = {};
+  attempt_.restart_count = restart_count;
+  if (faults_) faults_->forget_instances();
   std::optional<Error> start_error;
   try {
-    start_instances(restart_count);
+    start_instances();
   } catch (const Error& error) {
     start_error = error;
     begin_killing();
@@ -75,12 +147,17 @@ void Supervisor::run_attempt(int restart_count) {
   if (attempt_.failed) report_victims();
 }
 
-void Supervisor::start_instances(int restart_count) {
+void Supervisor::start_instances() {
   attempt_.instances.reserve(plan_.instances.size());
   for (const auto& planned : plan_.instances) {
-    attempt_.instances.push_back(starter_.start(planned, restart_count, attempt_.deaths));
+    attempt_.instances.push_back(
+        starter_.start(plan_, planned, attempt_.restart_count, attempt_.deaths));
     const auto& process = attempt_.instances.back();
-    sink_.on(events::InstanceStarted{process.instance, process.host, process.pid, planned.cpus});
+    sink_.on(events::InstanceStarted{.instance = process.instance,
+                                     .host = process.host,
+                                     .pid = process.pid,
+                                     .cpus = planned.cpus,
+                                     .attempt = attempt_.restart_count});
   }
 }
 
@@ -101,7 +178,7 @@ void Supervisor::wait_for_something() {
       }
     }
   }
-  ::poll(fds.data(), fds.size(), milliseconds_until(attempt_.deadline));
+  ::poll(fds.data(), fds.size(), milliseconds_until(next_time()));
 
   if (fds[1].revents != 0) {
     warden_gone_ = true;
@@ -122,10 +199,14 @@ void Supervisor::handle_signal(int signal) {
   if (ends_job(signal)) return interrupt(signal);
   switch (signal) {
     case SIGCHLD:
-      warn_of_stopped_instances();
+      note_stops(attempt_.instances, sink_);
       return reap();
     case SIGTSTP:
+      is_suspended_ = true;
+      return signal_groups(signal);
     case SIGCONT:
+      is_suspended_ = false;
+      for (auto& process : attempt_.instances) process.stopped_since.reset();
       return signal_groups(signal);
     default:
       return signal_instances(signal);
@@ -158,21 +239,17 @@ void Supervisor::note_death(const DeathWatch::Death& death) {
     if (process.pid != death.pid) continue;
     process.status = death.status;
     process.ended = Clock::now();
-    if (attempt_.phase == Phase::Running) attempt_.verdict.add(process.instance, death.status);
-  }
-}
-
-/// The kernel stops a process that reads a terminal which is not its own. It would wait for ever.
-void Supervisor::warn_of_stopped_instances() {
-  for (const auto& process : attempt_.instances) {
-    siginfo_t info{};
-    const auto pid = static_cast<id_t>(process.pid);
-    if (!process.running() || ::waitid(P_PID, pid, &info, WSTOPPED | WNOHANG) != 0) continue;
-    if (info.si_pid == 0 || (info.si_status != SIGTTIN && info.si_status != SIGTTOU)) continue;
-    sink_.on(events::Warning{fmt::format(
-        "instance {} (pid {}) is stopped: it uses the terminal, which instances may not; "
-        "hand it its input through a file or a pipe",
-        process.instance, process.pid)});
+    sink_.on(events::InstanceEnded{.instance = process.instance,
+                                   .pid = process.pid,
+                                   .status = death.status,
+                                   .run_time = process.ended - process.started,
+                                   .step = step()});
+    if (attempt_.phase != Phase::Running) continue;
+    attempt_.verdict.add(process.instance, death.status);
+    // The program has told all of its instances to stop: they will, in their own way.
+    if (has_stopped(death.status) && !attempt_.deadline) {
+      attempt_.deadline = after(process.ended, options_.grace_period);
+    }
   }
 }
 
@@ -181,16 +258,43 @@ void Supervisor::judge() {
   const auto& verdict = attempt_.verdict;
   if (verdict.cause() || (verdict.best_guess() && !any_instance_running())) {
     fail(*verdict.best_guess());
-  } else if (verdict.waiting_for_cause() && !attempt_.deadline) {
-    attempt_.deadline = Clock::now() + kVictimPatience;
+  } else if (verdict.waiting_for_cause()) {
+    const auto end = Clock::now() + kVictimPatience;
+    attempt_.deadline = std::min(attempt_.deadline.value_or(end), end);
   }
 }
 
+/// Whether instances are meant to run, and do.
+bool Supervisor::is_watching() const {
+  return attempt_.phase == Phase::Running && !is_suspended_ && any_instance_running();
+}
+
+/// When there is something to do though nothing happens.
+std::optional<Clock::time_point> Supervisor::next_time() const {
+  auto next = attempt_.deadline;
+  if (!is_watching()) return next;
+  const auto consider = [&](std::optional<Clock::time_point> time) {
+    if (time) next = std::min(next.value_or(*time), *time);
+  };
+  if (options_.stall_timeout.count() > 0) {
+    consider(next_overdue_stop(attempt_.instances, options_.stall_timeout));
+  }
+  if (faults_) consider(faults_->next_time());
+  return next;
+}
+
 void Supervisor::act_on_time() {
+  if (is_watching()) {
+    if (options_.stall_timeout.count() > 0) {
+      give_up_stopped(attempt_.instances, options_.stall_timeout, step(), sink_);
+    }
+    if (faults_) faults_->act(Clock::now(), attempt_.instances, step(), sink_);
+  }
   if (!attempt_.deadline || Clock::now() < *attempt_.deadline) return;
   switch (attempt_.phase) {
     case Phase::Running:
-      return fail(*attempt_.verdict.best_guess());
+      if (const auto cause = attempt_.verdict.best_guess()) return fail(*cause);
+      return begin_ending();
     case Phase::Ending:
       return begin_killing();
     case Phase::Killing:
@@ -204,6 +308,7 @@ void Supervisor::act_on_time() {
                                          process.name, process.pid, process.state)});
   }
   attempt_.children_left = false;
+  attempt_.has_survivors = true;
 }
 
 /// Names the culprit at once: what it wrote last has arrived, and the others may take their time.
@@ -219,7 +324,11 @@ void Supervisor::fail(int instance) {
                                   .pid = cause.pid,
                                   .status = *cause.status,
                                   .run_time = cause.ended - cause.started,
-                                  .last_error_lines = cause.standard_error.tail().lines()});
+                                  .last_error_lines = cause.standard_error.tail().lines(),
+                                  .stopped = cause.given_up_after,
+                                  .step = step()});
+  // What the others would save is saved.
+  if (is_state_kept() && may_restart()) return begin_killing();
   begin_ending();
 }
 

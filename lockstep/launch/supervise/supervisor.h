@@ -1,13 +1,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "lockstep/comm/host/kept_memory.h"
 #include "lockstep/events/job_events.h"
 #include "lockstep/launch/place/job_plan.h"
+#include "lockstep/launch/place/shrink.h"
+#include "lockstep/launch/supervise/chaos.h"
 #include "lockstep/launch/supervise/death_watch.h"
+#include "lockstep/launch/supervise/fault_injector.h"
 #include "lockstep/launch/supervise/instance_process.h"
 #include "lockstep/launch/supervise/instance_start.h"
 #include "lockstep/launch/supervise/signals.h"
@@ -18,7 +23,12 @@ namespace lockstep::launch {
 struct SupervisorOptions {
   int max_restarts = 0;
   events::Seconds grace_period{5};
+  events::Seconds stall_timeout{0};  ///< for which an instance may be stopped; 0: for ever
   int warden = -1;  ///< a pidfd; when that process is gone, everything ends at once
+  std::optional<ChaosOptions> chaos{};
+  /// What instances leave for those that come after them; it outlives the supervisor.
+  const comm::host::KeptMemory* kept_memory = nullptr;
+  Shrinker* shrinker = nullptr;  ///< plans with fewer instances, where that is wanted
 };
 
 /// Starts the instances of this host, passes on their output, and stays until no process of the
@@ -29,10 +39,14 @@ struct SupervisorOptions {
 ///
 /// An attempt is one start of all instances. It runs; then it ends, because all instances have,
 /// because one failed, or because the launcher was told to: whoever is left has SIGTERM and a grace
-/// period; and if that did not help, it kills.
+/// period; and if that did not help, it kills. Where the job will be started again, and what it has
+/// come to is safe in kept memory, it kills at once.
 class Supervisor {
  public:
-  Supervisor(const JobPlan& plan, const InstanceStarter& starter, const SupervisorOptions& options,
+  /// How often in a row an instance has to fail until the job goes on without it.
+  static constexpr int kFailuresBeforeShrinking = 2;
+
+  Supervisor(JobPlan plan, const InstanceStarter& starter, const SupervisorOptions& options,
              Signals& signals, events::JobSink& sink);
 
   /// Runs the job, with its restarts. Returns the launcher's exit code.
@@ -46,10 +60,12 @@ class Supervisor {
 
   /// What is known of the current attempt.
   struct Attempt {
+    int restart_count = 0;
     Phase phase = Phase::Running;
     std::vector<InstanceProcess> instances;
     DeathWatch deaths;
     bool children_left = true;
+    bool has_survivors = false;   ///< that not even SIGKILL has ended
     std::set<pid_t> told_to_end;  ///< orphans that have had their SIGTERM
     Verdict verdict;
     std::optional<int> failed;                  ///< the instance that decides
@@ -57,17 +73,23 @@ class Supervisor {
     Clock::time_point give_up;                  ///< while killing: when even that has not helped
   };
 
+  int run_attempts();
   void run_attempt(int restart_count);
-  void start_instances(int restart_count);
+  void start_instances();
+  bool may_restart() const;
+  void shrink_if_repeated();
   int exit_code() const;
+  std::optional<std::int64_t> step() const;
+  bool is_state_kept() const;
 
   void wait_for_something();
   void handle_signal(int signal);
   void interrupt(int signal);
   void reap();
   void note_death(const DeathWatch::Death& death);
-  void warn_of_stopped_instances();
   void judge();
+  bool is_watching() const;
+  std::optional<Clock::time_point> next_time() const;
   void act_on_time();
 
   void fail(int instance);
@@ -84,13 +106,17 @@ class Supervisor {
 
   bool any_instance_running() const;
 
-  const JobPlan& plan_;
+  JobPlan plan_;
   const InstanceStarter& starter_;
   SupervisorOptions options_;
   Signals& signals_;
   events::JobSink& sink_;
 
   Attempt attempt_;
+  std::optional<FaultInjector> faults_;
+  std::optional<int> last_failed_;
+  int failures_in_a_row_ = 0;  ///< of that instance
+  bool is_suspended_ = false;  ///< by SIGTSTP, which the launcher has passed on
   std::optional<int> interrupted_by_;
   Clock::time_point interrupted_at_;
   bool warden_gone_ = false;

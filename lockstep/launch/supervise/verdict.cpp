@@ -4,8 +4,12 @@
 
 namespace lockstep::launch {
 
+bool has_stopped(const events::ExitStatus& status) noexcept {
+  return status == events::ExitStatus{.code = exit_code(ErrorKind::Stopped)};
+}
+
 void Verdict::add(int instance, const events::ExitStatus& status) {
-  if (status.success() || cause_) return;
+  if (status.success() || has_stopped(status) || cause_) return;
   if (status == events::ExitStatus{.code = exit_code(ErrorKind::PeerLost)}) {
     victims_.push_back(instance);
   } else {
