@@ -39,9 +39,11 @@ class EventLog {
 
  private:
   UniqueFd file_;
+  mutable bool has_failed_ = false;
 };
 
-/// The entries of a log, as far as they can be read: a line that a crash has cut is left out.
+/// The entries of a log, as far as they can be read: a line that a crash has cut is left out. When
+/// an entry was written stands among its values, as "time" and "unix".
 /// Errors: `Io`.
 std::vector<LogEntry> read_event_log(const std::string& path);
 

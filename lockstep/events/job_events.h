@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,16 @@ struct InstanceStarted {
   std::string host;
   pid_t pid = 0;
   std::vector<int> cpus;  ///< that it is bound to; empty: it is free
+  int attempt = 0;        ///< how often the job had been started before
+};
+
+/// An instance has ended, in whatever way.
+struct InstanceEnded {
+  int instance = 0;
+  pid_t pid = 0;
+  ExitStatus status;
+  Seconds run_time{0};
+  std::optional<std::int64_t> step{};  ///< the job's last one that was complete, where it is known
 };
 
 /// Output of one instance, as far as it has come in whole lines.
@@ -49,6 +60,16 @@ struct InstanceFailed {
   ExitStatus status;
   Seconds run_time{0};
   std::vector<std::string> last_error_lines;
+  std::optional<Seconds> stopped{};  ///< for so long, so that the launcher gave it up
+  std::optional<std::int64_t> step{};
+};
+
+/// An instance stood still for longer than it may, and is killed.
+struct InstanceStalled {
+  int instance = 0;
+  pid_t pid = 0;
+  Seconds stopped{0};
+  std::optional<std::int64_t> step{};
 };
 
 /// An instance that ended, or had to be ended, because another one had failed.
@@ -66,6 +87,24 @@ struct VictimsEnded {
 struct JobRestarting {
   int restart = 0;  ///< 1 for the first
   int max_restarts = 0;
+  std::optional<std::int64_t> step{};  ///< after which it goes on, where its state was kept
+};
+
+/// An instance has failed again and again: the job goes on without its place.
+struct JobShrunk {
+  int instance = 0;
+  int failures = 0;  ///< in a row
+  int num_instances = 0;
+  std::vector<int> without_cores{};  ///< that only it had used
+};
+
+/// The launcher has done harm to an instance, because it was asked to (`--chaos`).
+struct FaultInjected {
+  int instance = 0;
+  std::string kind;     ///< "kill", "stop" or "slow"
+  int signal = 0;       ///< that was sent
+  Seconds duration{0};  ///< until it may go on; 0: never
+  std::optional<std::int64_t> step{};
 };
 
 /// The launcher was told to end the job.
@@ -79,12 +118,22 @@ struct LeftoversEnded {
   std::vector<std::string> processes;  ///< "sleep (pid 4711)"
 };
 
+/// No process of the job is left.
+struct JobEnded {
+  int exit_code = 0;  ///< of the launcher
+  int restarts = 0;
+  Seconds run_time{0};
+  std::optional<std::int64_t> step{};
+};
+
 /// Something that the user should know, though the job goes on.
 struct Warning {
   std::string text;
 };
 
-/// What happens to a job, told by `launch` to whoever shows it.
+struct JobSummary;
+
+/// What happens to a job, told by `launch` to whoever shows it or writes it down.
 ///
 /// One thread calls it. Output may come faster than a terminal takes it: what the sink cannot pass
 /// on at once it keeps, and `blocked_on()` tells what it waits for. The caller reads no more output
@@ -95,12 +144,19 @@ class JobSink {
 
   virtual void on(const InstanceStarted& event) = 0;
   virtual void on(const InstanceOutput& event) = 0;
+  virtual void on(const InstanceEnded& event) = 0;
   virtual void on(const InstanceFailed& event) = 0;
+  virtual void on(const InstanceStalled& event) = 0;
   virtual void on(const VictimsEnded& event) = 0;
   virtual void on(const JobRestarting& event) = 0;
+  virtual void on(const JobShrunk& event) = 0;
+  virtual void on(const FaultInjected& event) = 0;
   virtual void on(const JobInterrupted& event) = 0;
   virtual void on(const LeftoversEnded& event) = 0;
   virtual void on(const Warning& event) = 0;
+  virtual void on(const JobEnded& event) = 0;
+  /// Comes last, from a sink that has kept account (`JobLog`).
+  virtual void on(const JobSummary& summary) = 0;
 
   virtual std::vector<int> blocked_on() const = 0;
   virtual void resume() = 0;

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/signal_name.h"
 #include "lockstep/base/strings.h"
+#include "lockstep/ui/job_report.h"
 #include "lockstep/ui/text_width.h"
 
 namespace lockstep::ui {
@@ -128,17 +129,41 @@ void JobConsole::on(const events::InstanceStarted& event) {
                   event.host, event.pid, where));
 }
 
+void JobConsole::on(const events::InstanceEnded& /*event*/) {}
+
 void JobConsole::on(const events::InstanceFailed& event) {
   say(describe(event));
 }
+
+void JobConsole::on(const events::InstanceStalled& /*event*/) {}  // its failure tells
 
 void JobConsole::on(const events::VictimsEnded& event) {
   say(describe(event));
 }
 
 void JobConsole::on(const events::JobRestarting& event) {
-  say(fmt::format("lockstep: starting the job again: restart {} of {}\n", event.restart,
+  const auto where = event.step ? fmt::format(" after step {}", *event.step) : "";
+  say(fmt::format("lockstep: starting the job again{}: restart {} of {}\n", where, event.restart,
                   event.max_restarts));
+}
+
+void JobConsole::on(const events::JobShrunk& event) {
+  const auto& cores = event.without_cores;
+  const auto without = cores.empty() ? std::string()
+                                     : fmt::format(", without core{} {}",
+                                                   cores.size() == 1 ? "" : "s", to_ranges(cores));
+  say(fmt::format("lockstep: instance {} failed {} times in a row: going on with {} instance{}{}\n",
+                  event.instance, event.failures, event.num_instances,
+                  event.num_instances == 1 ? "" : "s", without));
+}
+
+void JobConsole::on(const events::FaultInjected& event) {
+  if (options_.verbosity == Verbosity::Quiet) return;
+  const auto duration = event.duration.count() > 0
+                            ? fmt::format(" for {:.1f} s", event.duration.count())
+                            : std::string();
+  say(fmt::format("lockstep: chaos: {} to instance {}{}\n", signal_name(event.signal),
+                  event.instance, duration));
 }
 
 void JobConsole::on(const events::JobInterrupted& event) {
@@ -161,6 +186,13 @@ void JobConsole::on(const events::Warning& event) {
   say(fmt::format("lockstep: warning: {}\n", event.text));
 }
 
+void JobConsole::on(const events::JobEnded& /*event*/) {}
+
+void JobConsole::on(const events::JobSummary& summary) {
+  if (options_.verbosity == Verbosity::Quiet || !summary.is_eventful()) return;
+  say(describe(summary));
+}
+
 std::vector<int> JobConsole::blocked_on() const {
   std::vector<int> fds;
   if (out_.blocked()) fds.push_back(out_.fd());
@@ -179,16 +211,22 @@ std::string describe(const events::ExitStatus& status) {
 }
 
 std::string describe(const events::InstanceFailed& failure) {
-  auto text = fmt::format("lockstep: instance {} failed: {}, after {:.1f} s (host {}, pid {})\n",
-                          failure.instance, describe(failure.status), failure.run_time.count(),
-                          failure.host, failure.pid);
+  auto text =
+      failure.stopped
+          ? fmt::format(
+                "lockstep: instance {} was stopped for {:.3g} s, longer than "
+                "--stall-timeout, and was killed (host {}, pid {})\n",
+                failure.instance, failure.stopped->count(), failure.host, failure.pid)
+          : fmt::format("lockstep: instance {} failed: {}, after {:.1f} s (host {}, pid {})\n",
+                        failure.instance, describe(failure.status), failure.run_time.count(),
+                        failure.host, failure.pid);
   if (failure.last_error_lines.empty()) {
     text += "  it wrote nothing to stderr\n";
   } else {
     text += "  its last lines on stderr:\n";
     for (const auto& line : failure.last_error_lines) text += fmt::format("  | {}\n", line);
   }
-  if (failure.status.signal == SIGKILL) {
+  if (failure.status.signal == SIGKILL && !failure.stopped) {
     text += "  try: if nobody killed it, the machine ran out of memory; see dmesg\n";
   }
   return text;

@@ -39,12 +39,18 @@ class JobConsole final : public events::JobSink {
 
   void on(const events::InstanceStarted& event) override;
   void on(const events::InstanceOutput& event) override;
+  void on(const events::InstanceEnded& event) override;
   void on(const events::InstanceFailed& event) override;
+  void on(const events::InstanceStalled& event) override;
   void on(const events::VictimsEnded& event) override;
   void on(const events::JobRestarting& event) override;
+  void on(const events::JobShrunk& event) override;
+  void on(const events::FaultInjected& event) override;
   void on(const events::JobInterrupted& event) override;
   void on(const events::LeftoversEnded& event) override;
   void on(const events::Warning& event) override;
+  void on(const events::JobEnded& event) override;
+  void on(const events::JobSummary& summary) override;
 
   std::vector<int> blocked_on() const override;
   void resume() override;
