@@ -69,6 +69,21 @@ TEST(SafetensorsTest, GivesBackWhatWasWritten) {
   EXPECT_TRUE(read_file(path + "2") == file);
 }
 
+TEST(SafetensorsTest, HandsTheSameBytesToASink) {
+  const ScratchFolder folder;
+  const auto set = testing::every_type();
+  write_safetensors(folder.path() + "/w", set);
+  std::string handed;
+  write_safetensors([&](std::span<const std::byte> bytes) { handed += text_of(bytes); }, set, "w");
+  EXPECT_TRUE(handed == read_file(folder.path() + "/w"));
+  auto refused = set;
+  refused.tensors[0].name = "__metadata__";
+  int calls = 0;
+  expect_error([&] { write_safetensors([&](auto) { ++calls; }, refused, "w"); }, ErrorKind::Options,
+               "w: a tensor cannot be called '__metadata__'");
+  EXPECT_EQ(calls, 0);
+}
+
 TEST(SafetensorsTest, AlignsElementsToTheirSizeAndLeavesOneFile) {
   const ScratchFolder folder;
   write_safetensors(folder.path() + "/w.safetensors", testing::every_type());
