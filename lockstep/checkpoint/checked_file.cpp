@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <new>
 #include <utility>
 #include <vector>
@@ -17,7 +18,10 @@ namespace lockstep::checkpoint {
 namespace {
 
 /// What is hashed is still in the core's own cache when it is copied.
-constexpr std::size_t kChunkBytes = 256 << 10;
+constexpr std::size_t kChunkBytes = 64 << 10;
+constexpr std::size_t kBufferBytes = 1 << 20;
+/// Of memory, offsets and sizes: what disks ask for.
+constexpr std::align_val_t kAlignment{4096};
 constexpr mode_t kUnlessMasked = 0666;
 
 }  // namespace
@@ -45,36 +49,61 @@ std::string Checksum::hex() const {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
+void CheckedFile::Free::operator()(std::byte* memory) const noexcept {
+  ::operator delete(memory, kAlignment);
+}
+
 CheckedFile::CheckedFile(std::filesystem::path path)
     : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kUnlessMasked)) {
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kUnlessMasked)),
+      buffer_(static_cast<std::byte*>(::operator new(kBufferBytes, kAlignment))) {
   if (!file_) throw io_error(path_.string());
 }
 
 void CheckedFile::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto chunk = bytes.first(std::min(bytes.size(), kChunkBytes));
+    const auto chunk = bytes.first(std::min({bytes.size(), kChunkBytes, kBufferBytes - buffered_}));
     checksum_.add(chunk);
-    write(chunk);
+    std::memcpy(buffer_.get() + buffered_, chunk.data(), chunk.size());
+    buffered_ += chunk.size();
+    if (buffered_ == kBufferBytes) flush();
     bytes = bytes.subspan(chunk.size());
   }
 }
 
-void CheckedFile::write(std::span<const std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const auto written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw io_error(path_.string());
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+void CheckedFile::flush() {
+  if (direct_ == Direct::Untried && buffered_ == kBufferBytes) {
+    direct_ = ::fcntl(file_.get(), F_SETFL, O_DIRECT) == 0 ? Direct::On : Direct::Off;
   }
+  std::span<const std::byte> rest(buffer_.get(), buffered_);
+  while (!rest.empty()) {
+    const auto written = ::write(file_.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINVAL && direct_ == Direct::On) {
+      stop_direct();  // a disk with larger blocks
+      continue;
+    }
+    if (written <= 0) throw io_error(path_.string());
+    rest = rest.subspan(static_cast<std::size_t>(written));
+    if (!rest.empty()) stop_direct();  // nothing is aligned any more
+  }
+  bytes_ += static_cast<std::int64_t>(buffered_);
+  buffered_ = 0;
+}
+
+void CheckedFile::stop_direct() {
+  if (direct_ == Direct::On && ::fcntl(file_.get(), F_SETFL, 0) != 0) {
+    throw io_error(path_.string());
+  }
+  direct_ = Direct::Off;
 }
 
 FileEntry CheckedFile::finish() {
+  stop_direct();  // the end of a file has any size
+  flush();
   if (::fsync(file_.get()) != 0) throw io_error(path_.string());
-  const auto bytes = ::lseek(file_.get(), 0, SEEK_CUR);
-  if (bytes < 0) throw io_error(path_.string());
   file_.reset();
-  return {path_.filename().string(), bytes, checksum_.hex()};
+  return {path_.filename().string(), bytes_, checksum_.hex()};
 }
 
 std::string checksum_of_file(const std::filesystem::path& path) {

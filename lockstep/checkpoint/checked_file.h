@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/manifest.h"
@@ -27,6 +29,9 @@ class Checksum {
 };
 
 /// A new file whose checksum is taken while its bytes pass through. Errors: `Io`, naming the file.
+///
+/// They go past the page cache, where the file system can do that: nobody will read them soon, and
+/// finding and filling pages for them costs more than all the rest.
 class CheckedFile {
  public:
   explicit CheckedFile(std::filesystem::path path);
@@ -37,11 +42,21 @@ class CheckedFile {
   FileEntry finish();
 
  private:
-  void write(std::span<const std::byte> bytes) const;
+  enum class Direct : std::uint8_t { Untried, On, Off };
+  struct Free {
+    void operator()(std::byte* memory) const noexcept;
+  };
+
+  void flush();
+  void stop_direct();
 
   std::filesystem::path path_;
   UniqueFd file_;
   Checksum checksum_;
+  std::unique_ptr<std::byte, Free> buffer_;
+  std::size_t buffered_ = 0;
+  std::int64_t bytes_ = 0;
+  Direct direct_ = Direct::Untried;
 };
 
 /// The checksum of a file. It is read, not mapped: a bad sector is an error then, not a signal.

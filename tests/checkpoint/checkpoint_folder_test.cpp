@@ -231,6 +231,19 @@ TEST(CheckpointFolderTest, LeavesWhatComesAfterTheOneThatItWrote) {
   EXPECT_EQ(names_in(path), (std::vector<std::string>{"other", step_name(5), step_name(6)}));
 }
 
+TEST(CheckpointFolderTest, WritesFilesOfAnySize) {
+  const ScratchFolder scratch;
+  CheckpointFolder folder(scratch.path(), {.last = 1});
+  // Around the megabyte that goes to disk at once, of which the header takes some.
+  for (const std::size_t elements : {0u, 1u, 262'000u, 262'080u, 262'081u, 262'144u, 524'288u}) {
+    for (std::size_t more = 0; more < 128; more += 31) {
+      folder.write(made_content(1, 0, elements + more));
+      EXPECT_TRUE(holds(Checkpoint::open(folder.path() / step_name(1)),
+                        made_content(1, 0, elements + more)));
+    }
+  }
+}
+
 TEST(CheckpointFolderTest, RefusesTensorsThatAFileCannotHoldAndLeavesNothing) {
   const ScratchFolder scratch;
   CheckpointFolder folder(scratch.path(), {});
@@ -306,6 +319,25 @@ TEST(CheckpointFolderTest, LeavesAllAsItWasWhereFilesCannotGrow) {
   }
   EXPECT_GT(failures, 10);
   EXPECT_TRUE(holds(Checkpoint::open(folder.path() / step_name(1)), made_content(1, 1)));
+}
+
+TEST(CheckpointFolderTest, LeavesAllAsItWasWhereLargeFilesCannotGrow) {
+  constexpr std::size_t kElements = 700'001;  // 2.8 MB: more than goes to disk at once
+  const ScratchFolder scratch;
+  CheckpointFolder folder(scratch.path(), {.last = 1});
+  folder.write(made_content(1));
+  for (const rlim_t most : {1'000'000u, 1u << 20, (1u << 20) + 512, 1'500'001u, 2'800'000u}) {
+    std::string error;
+    {
+      const SmallFiles small(most);
+      error = error_of_write(folder, made_content(1, 1, kElements));
+    }
+    EXPECT_THAT(error, ::testing::MatchesRegex(".*/weights.safetensors: File too large")) << most;
+    EXPECT_EQ(names_in(scratch.path()), steps({1}));
+  }
+  EXPECT_TRUE(holds(Checkpoint::open(folder.path() / step_name(1)), made_content(1)));
+  folder.write(made_content(1, 1, kElements));
+  EXPECT_TRUE(holds(Checkpoint::open(folder.path() / step_name(1)), made_content(1, 1, kElements)));
 }
 
 /// A file system that is soon full, where one may be mounted.
