@@ -28,7 +28,7 @@ std::optional<fs::path> folder_of(const Resume& resume, const fs::path& folder) 
 }  // namespace
 
 Resume parse_resume(std::string_view text) {
-  if (text.empty()) return {Resume::From::Newest};
+  if (text.empty() || text == kNewest) return {Resume::From::Newest};
   if (text == "auto") return {Resume::From::NewestIfAny};
   return {Resume::From::Path, fs::path(text)};
 }

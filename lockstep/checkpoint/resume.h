@@ -24,7 +24,9 @@ struct Resume {
   bool operator==(const Resume&) const = default;
 };
 
-/// "auto" is `NewestIfAny`, nothing is `Newest`, and all else a path.
+inline constexpr std::string_view kNewest = "newest";
+
+/// "auto" is `NewestIfAny`, "newest" or nothing is `Newest`, and all else a path.
 Resume parse_resume(std::string_view text);
 
 /// Hears of a checkpoint that is damaged, and passed over.

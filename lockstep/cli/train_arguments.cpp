@@ -10,6 +10,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
+#include "lockstep/checkpoint/interval.h"
+#include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/image_size.h"
@@ -26,6 +28,10 @@ constexpr const char* kTrainFooter =
     "launcher, it starts itself over that many as 'lockstep run' would; under 'lockstep run' and\n"
     "other launchers it takes its place from them. The weights are the same bits either way, as\n"
     "long as replicas and threads per device are.\n"
+    "\n"
+    "With --checkpoint-dir, SIGTERM ends it with a checkpoint and exit code 75; with "
+    "--resume=auto\n"
+    "the same command then goes on. With --max-restarts, a crash costs one optimizer step.\n"
     "\n"
     "Exit code: 2 for a wrong option, 3 for data, 4 for what is not available, 5 for input and\n"
     "output, 6 for a timeout, 7 for a lost instance, 8 where training diverged.\n"
@@ -159,6 +165,33 @@ void check_files(const TrainOptions& written) {
   check_can_be_written(written, "--json", written.json_file);
 }
 
+/// How long a job with checkpoints has to end with one, where nothing else is said: as long as
+/// Slurm waits.
+constexpr events::Seconds kTimeToCheckpoint{30};
+
+/// A run that goes on keeps T; one that begins must not mix its checkpoints with those of another.
+void decide_checkpoints(const CLI::App& app, const topology::Identity& identity,
+                        TrainOptions& written) {
+  auto& request = written.request;
+  auto& run = written.launch.parsed.run;
+  if (!request.checkpoint_dir.empty()) {
+    checkpoint::parse_interval(at(written, "--checkpoint-every"), request.checkpoint_every);
+    if (app.count("--grace-period") == 0) run.grace_period = kTimeToCheckpoint;
+  }
+  if (app.count("--resume") > 0) {
+    request.resume = written.resume;
+    const auto threads = checkpoint::option_of_checkpoint(
+        checkpoint::parse_resume(written.resume), request.checkpoint_dir, "threads-per-device");
+    const bool is_free =
+        !run.threads_per_device && identity.launched_by == topology::LaunchedBy::Nobody;
+    if (threads && is_free)
+      run.threads_per_device = static_cast<int>(parse_integer(*threads).value_or(1));
+  } else if (!request.checkpoint_dir.empty() && identity.restart_count == 0 &&
+             written.command == TrainCommand::Train) {
+    checkpoint::check_is_unused(at(written, "--checkpoint-dir"), request.checkpoint_dir);
+  }
+}
+
 Optimizer make_optimizer(const TrainOptions& written) {
   if (written.optimizer == "sgd") {
     return SGD({.lr = written.lr.value_or(SgdOptions{}.lr),
@@ -278,6 +311,7 @@ std::optional<TrainArguments> parse_train_arguments(const std::vector<std::strin
   check_conflicts(app, written, identity);
   check_device(written);
   check_files(written);
+  decide_checkpoints(app, identity, written);
   return TrainArguments{.command = command,
                         .request = decide_request(written, identity),
                         .job = decide_job(written),

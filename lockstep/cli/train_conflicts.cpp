@@ -6,6 +6,7 @@
 #include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/train_start.h"
 #include "lockstep/data/sampling/batch_shape.h"
 
@@ -27,6 +28,10 @@ struct Companion {
   bool is_there;
   std::string found;
 };
+
+bool names_a_path(const std::string& resume) {
+  return checkpoint::parse_resume(resume).from == checkpoint::Resume::From::Path;
+}
 
 void check_companions(const CLI::App& app, const TrainOptions& written) {
   const auto& request = written.request;
@@ -50,6 +55,10 @@ void check_companions(const CLI::App& app, const TrainOptions& written) {
       {"--size", "--dataset synthetic", has_synthetic_data, dataset},
       {"--classes", "--dataset synthetic", has_synthetic_data, dataset},
       {"--data-seed", "--dataset synthetic", has_synthetic_data, dataset},
+      {"--checkpoint-every", "--checkpoint-dir", !request.checkpoint_dir.empty(), "none is given"},
+      {"--checkpoint-keep", "--checkpoint-dir", !request.checkpoint_dir.empty(), "none is given"},
+      {"--resume", "--checkpoint-dir, or the path of a checkpoint",
+       !request.checkpoint_dir.empty() || names_a_path(written.resume), "neither is given"},
       {"--digest-every", "--log-dir", request.digest_every == 0 || !request.log_dir.empty(),
        "none is given"},
   };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/real_number.h"
 #include "lockstep/cli/whole_number.h"
 #include "lockstep/nn/zoo/network_names.h"
@@ -216,6 +217,33 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
   add_failure_options(app, to.launch, group);
 }
 
+void add_checkpoint_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  auto& request = to.request;
+  app.add_option("--checkpoint-dir", request.checkpoint_dir,
+                 "take checkpoints, into folders of this one; SIGUSR1 takes one more, SIGTERM one "
+                 "before the end")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option("--checkpoint-every", request.checkpoint_every,
+                 "how often: 500 (optimizer steps), '2 epochs', 30s, 10min")
+      ->type_name("INTERVAL")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--checkpoint-keep", request.checkpoint_keep,
+                 "so many of the last stay, beside the one with the best test accuracy")
+      ->check(whole_number(1))
+      ->type_name("K")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--resume", to.resume,
+                 "go on from the newest whole checkpoint of --checkpoint-dir, with the same bits; "
+                 "auto: begin where there is none; or the path of one")
+      ->expected(0, 1)
+      ->default_str(std::string(checkpoint::kNewest))
+      ->option_text("[auto|PATH]")
+      ->group(group);
+}
+
 void add_output_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   auto& request = to.request;
   app.add_option("--eval-every", request.eval_every, "test every N epochs; 0: at the end alone")
@@ -280,6 +308,7 @@ void add_train_options(CLI::App& app, TrainOptions& to) {
   add_loading_options(app, to, "Loading");
   add_stage_options(app, to, "Model parallelism");
   add_placement_options(app, to, "Placement");
+  add_checkpoint_options(app, to, "Checkpoints");
   add_output_options(app, to, "Output");
 }
 

@@ -45,6 +45,8 @@ struct TrainOptions {
   std::string reduction_order;
   bool deterministic = false;
 
+  std::string resume;  ///< as `Options::resume` takes it, if it was given
+
   bool async_loader = false;
   bool sync_loader = false;
 

@@ -101,6 +101,7 @@ void add_request(const train::TrainSummary& summary, Json& to) {
   to["epochs"] = summary.epochs;
   to["optimizer_steps"] = summary.optimizer_steps;
   to["samples"] = summary.samples;
+  to["resumed_at_step"] = summary.resumed_at;
   to["precision"] = summary.precision;
   to["seed"] = summary.seed;
 }

@@ -65,14 +65,6 @@ std::vector<weights::Tied> ties_of(const std::vector<Slot>& slots) {
   return ties;
 }
 
-weights::WantedTensors wanted_by(const std::vector<Slot>& slots) {
-  weights::WantedTensors wanted{.tensors = {}, .ties = ties_of(slots)};
-  for (const auto& slot : slots) {
-    wanted.tensors.push_back({slot.name(), element_type_of(slot), slot.tensor().sizes().vec()});
-  }
-  return wanted;
-}
-
 void fill(const Slot& slot, const weights::TensorView& view) {
   // Files keep tensors at any address, so bytes are copied before they are elements.
   const auto values = at::empty(view.shape, slot.tensor().scalar_type());
@@ -84,6 +76,14 @@ void fill(const Slot& slot, const weights::TensorView& view) {
 }
 
 }  // namespace
+
+weights::WantedTensors wanted_by(const std::vector<Slot>& slots) {
+  weights::WantedTensors wanted{.tensors = {}, .ties = ties_of(slots)};
+  for (const auto& slot : slots) {
+    wanted.tensors.push_back({slot.name(), element_type_of(slot), slot.tensor().sizes().vec()});
+  }
+  return wanted;
+}
 
 void save_weights(const Model& model, const std::filesystem::path& path) {
   const auto slots = slots_of(model.tensors());

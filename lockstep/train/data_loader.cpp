@@ -94,7 +94,9 @@ DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
       buffers_(train::batches_at_once(options, layout_.num_first_devices())),
       loader_(set, data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
               loader_options(options, *set, loading, buffers_)),
-      batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()) {
+      batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()),
+      position_(options.loop_position()),
+      number_(position_->add_loader()) {
   options.freeze("DataLoader");
 }
 
@@ -110,11 +112,17 @@ void DataLoader::go_to(std::int64_t epoch, std::int64_t iteration) {
 }
 
 DataLoader::Iterator DataLoader::begin() {
+  if (const auto point = position_->take(number_)) {
+    next_epoch_ = point->epoch;
+    next_iteration_ = point->iteration;
+  }
   return Iterator({this, next_epoch_++, std::exchange(next_iteration_, 0)});
 }
 
-data::Loader& DataLoader::micro_batches(const Iteration& iteration) {
-  loader_.begin(iteration.epoch, iteration.number * batches_per_iteration_);
+data::Loader& DataLoader::micro_batches(const Iteration& iteration, std::int64_t first_step) {
+  const auto batches_per_step = batches_per_iteration_ / shape().device_iterations;
+  loader_.begin(iteration.epoch,
+                iteration.number * batches_per_iteration_ + first_step * batches_per_step);
   return loader_;
 }
 

@@ -70,8 +70,10 @@ class DataLoader {
   int workers() const noexcept { return loader_.workers(); }
   /// Micro-batches that are filled or in use at the same time.
   int buffers() const noexcept { return buffers_; }
-  /// Stands at the first micro-batch of an iteration then.
-  data::Loader& micro_batches(const Iteration& iteration);
+  /// Stands at the first micro-batch of an iteration then, or of a later step of it.
+  data::Loader& micro_batches(const Iteration& iteration, std::int64_t first_step = 0);
+  /// Among those that were made with the same options.
+  int number() const noexcept { return number_; }
 
  private:
   train::JobLayout layout_;
@@ -80,6 +82,8 @@ class DataLoader {
   int buffers_;
   data::Loader loader_;
   std::int64_t batches_per_iteration_;
+  std::shared_ptr<train::LoopPosition> position_;
+  int number_;
   std::int64_t next_epoch_ = 0;
   std::int64_t next_iteration_ = 0;
 };
@@ -88,6 +92,8 @@ class DataLoader::Iterator {
  public:
   explicit Iterator(const Iteration& at) : at_(at) {}
   Iteration& operator*() const noexcept { return at_; }
+  /// Iterations of the epoch that are behind it, some of them perhaps in an earlier run.
+  std::int64_t done() const noexcept { return at_.number; }
   Iterator& operator++() noexcept {
     ++at_.number;
     return *this;

@@ -88,6 +88,19 @@ void check_agreement(comm::Communicator& communicator, const EngineSetup& setup,
   }
 }
 
+/// What an earlier attempt has left is of use only for the same model, trained in the same way.
+comm::ShardedUpdate::Shape fingerprinted(comm::ShardedUpdate::Shape shape, const EngineSetup& setup,
+                                         const WeightLayout& weights) {
+  const auto add = [](std::int64_t hash) { return static_cast<std::uint64_t>(hash); };
+  shape.fingerprint = Fnv()
+                          .add(add(hash_of(slots_of(*setup.model))))
+                          .add(add(hash_of(setup.options)))
+                          .add(add(hash_of(setup.optimizer, weights)))
+                          .add(static_cast<std::uint64_t>(setup.layout.replicas))
+                          .value();
+  return shape;
+}
+
 UpdateRules rules_of(const EngineSetup& setup) {
   const auto micro_batches = setup.options.gradient_accumulation() * setup.layout.replicas;
   return {.optimizer = setup.optimizer,
@@ -95,6 +108,10 @@ UpdateRules rules_of(const EngineSetup& setup) {
           .divisor = setup.options.reduction() == Reduction::Mean ? micro_batches : 1,
           .has_loss_scaling =
               setup.options.precision() == Precision::P16_16 && setup.options.half() == Half::F16};
+}
+
+std::atomic<std::int64_t>& word_at(const comm::SharedMemory& memory) noexcept {
+  return *reinterpret_cast<std::atomic<std::int64_t>*>(memory.data());
 }
 
 EngineSetup checked(EngineSetup setup) {
@@ -115,12 +132,18 @@ Engine::Engine(EngineSetup setup)
       totals_(weights_, setup_.layout.replicas, setup_.task.metrics.size()),
       update_(rules_of(setup_), weights_, shape_, totals_),
       updates_((check_agreement(communicator_, setup_, weights_), communicator_),
-               update_shape(weights_, shape_, totals_, setup_.layout.local.count), "weights"),
+               fingerprinted(update_shape(weights_, shape_, totals_, setup_.layout.local.count),
+                             setup_, weights_),
+               "weights"),
       threads_(setup_.layout.num_devices,
                [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
   make_replicas();
-  write_first_state();
-  share_frozen();
+  share_memory();
+  if (!is_recovered()) {
+    write_frozen();
+    write_first_state();
+  }
+  attach_all();
 }
 
 /// Whoever handed the model over keeps it, with the weights that it has now.
@@ -139,6 +162,18 @@ void Engine::make_replicas() {
     replicas_.back().prepare_to_learn();
   }
   original_.emplace(-1, std::move(setup_.model), weights_, shape_);
+  tensors_.emplace(weights_, shape_, original_->slots(), setup_.optimizer);
+}
+
+/// What is there once for the host beside the state: of that, requests alone end with the job.
+void Engine::share_memory() {
+  constexpr std::size_t kWord = sizeof(std::atomic<std::int64_t>);
+  if (!weights_.frozen.empty()) {
+    const auto bytes = static_cast<std::size_t>(weights_.num_frozen) * sizeof(float);
+    frozen_ = communicator_.keep(bytes, "frozen weights", 0).memory;
+  }
+  loop_ = communicator_.keep(kWord, "finished epochs", 0).memory;
+  request_ = communicator_.allocate(kWord, "requests");
 }
 
 /// Which blocks share a parameter, and must not be cut apart, is asked of the model itself: bits
@@ -190,29 +225,64 @@ void Engine::write_first_state() {
     if (setup_.optimizer.average_decay()) {
       std::memcpy(shape_.average(state).data(), all, shape_.weights(state).size_bytes());
     }
-    shape_.progress(state) = {.loss_scale = has_loss_scaling() ? setup_.options.loss_scale() : 1};
+    shape_.progress(state) = {.loss_scale = has_loss_scaling() ? setup_.options.loss_scale() : 1,
+                              .loads = loads_};
   });
-  for (auto& replica : replicas_) replica.attach(weights(Which::Weights), updates_.state());
-  original_->attach(weights(Which::Weights), updates_.state());
 }
 
-/// What is not learned is there once for the host, too.
-void Engine::share_frozen() {
-  if (weights_.frozen.empty()) return;
-  if (frozen_.data() == nullptr) {
-    frozen_ = communicator_.allocate(static_cast<std::size_t>(weights_.num_frozen) * sizeof(float),
-                                     "frozen weights");
+/// What is not learned is there once for the host, too. It is written before the version that it
+/// belongs to is committed: a crash between the two repeats both.
+void Engine::write_frozen() {
+  if (communicator_.rank() != 0) return;
+  const torch::NoGradGuard no_grad;
+  for (const auto& parameter : weights_.frozen) {
+    view_of(parameter, frozen()).copy_(original_->slots()[parameter.slot].tensor());
   }
-  auto* memory = reinterpret_cast<float*>(frozen_.data());
-  if (communicator_.rank() == 0) {
-    const torch::NoGradGuard no_grad;
-    for (const auto& parameter : weights_.frozen) {
-      view_of(parameter, memory).copy_(original_->slots()[parameter.slot].tensor());
-    }
-  }
-  communicator_.barrier("frozen weights");
-  for (auto& replica : replicas_) replica.attach_frozen(memory);
-  original_->attach_frozen(memory);
+}
+
+void Engine::attach_all() {
+  const auto attach = [&](Replica& replica) {
+    replica.attach(weights(Which::Weights), updates_.state());
+    if (!weights_.frozen.empty()) replica.attach_frozen(frozen());
+  };
+  for (auto& replica : replicas_) attach(replica);
+  attach(*original_);
+}
+
+void Engine::restore(const checkpoint::Checkpoint* from) {
+  guarded([&] {
+    communicator_.barrier("restore");  // nobody reads what was before
+    updates_.initialize([&](std::byte* state) {
+      const auto loop = tensors_->read(*from, state, frozen());
+      finish_epoch(loop.finished_epochs);
+    });
+    attach_all();
+  });
+}
+
+std::int64_t Engine::finished_epochs() const noexcept {
+  return word_at(loop_).load(std::memory_order_acquire);
+}
+
+void Engine::finish_epoch(std::int64_t epoch) noexcept {
+  if (communicator_.rank() == 0) word_at(loop_).store(epoch, std::memory_order_release);
+}
+
+void Engine::request_stop() noexcept {
+  word_at(request_).store(1, std::memory_order_release);
+}
+
+bool Engine::stop_requested() const noexcept {
+  return word_at(request_).load(std::memory_order_acquire) != 0;
+}
+
+std::function<checkpoint::Content()> Engine::copy_state(Snapshot& to) const {
+  std::memcpy(to.make_room(shape_.bytes()), updates_.state(), shape_.bytes());
+  return [this, state = to.data(), loop = LoopState{finished_epochs()}] {
+    return checkpoint::Content{.manifest = {},
+                               .weights = tensors_->weights(state, frozen()),
+                               .state = tensors_->state(state, loop)};
+  };
 }
 
 DataType Engine::leaf_type() const noexcept {
@@ -248,13 +318,15 @@ void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look
 }
 
 void Engine::set_model(const std::function<void(nn::Model&)>& change) {
+  if (++loads_ <= progress().loads) return;
   guarded([&] {
     original_->attach(weights(Which::Weights), updates_.state());
     original_->detach();
     change(original_->model());
     communicator_.barrier("set weights");  // nobody reads the old ones any more
+    write_frozen();
     write_first_state();
-    share_frozen();
+    attach_all();
   });
 }
 

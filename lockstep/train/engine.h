@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_folder.h"
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/nn/memory/kept_activations.h"
 #include "lockstep/plan/stage_split.h"
 #include "lockstep/plan/step_flow.h"
 #include "lockstep/train/batch_source.h"
+#include "lockstep/train/checkpointer.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/device_threads.h"
 #include "lockstep/train/job_layout.h"
@@ -20,6 +23,7 @@
 #include "lockstep/train/phase_times.h"
 #include "lockstep/train/replica.h"
 #include "lockstep/train/replica_pipeline.h"
+#include "lockstep/train/state_tensors.h"
 #include "lockstep/train/weight_update.h"
 
 namespace lockstep::train {
@@ -38,10 +42,12 @@ struct Evaluation {
   std::vector<double> metrics;
 };
 
-/// Which step of a loader's epoch.
+/// Where a step belongs.
 struct StepPlace {
-  std::int64_t epoch = 0;
+  std::int64_t epoch = 0;  ///< of the loader
   bool begins_epoch = false;
+  std::int64_t loop = 0;        ///< over epochs, from 1; 0: none
+  std::int64_t loop_epoch = 0;  ///< of that loop, from 1
 };
 
 enum class Which : std::uint8_t { Weights, Average };
@@ -62,8 +68,9 @@ struct EngineSetup {
 ///     device threads   attach to the weights, G times forward and backward, then in order: leaf
 ///     caller's thread  reduce a slice, update it, commit
 ///
-/// Nothing of what the current version holds is written before the next one is committed. After an
-/// error only destruction is allowed. Every instance makes the same calls in the same order.
+/// Nothing of what the current version holds is written before the next one is committed. Where the
+/// launcher keeps that, an engine that is made by a restarted job goes on with it. After an error
+/// only destruction is allowed. Every instance makes the same calls in the same order.
 class Engine {
  public:
   explicit Engine(EngineSetup setup);
@@ -72,6 +79,26 @@ class Engine {
   const JobLayout& layout() const noexcept { return setup_.layout; }
   const Progress& progress() const { return shape_.progress(updates_.state()); }
   const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
+
+  /// Whether it goes on with what an earlier attempt of the job has come to.
+  bool is_recovered() const noexcept { return updates_.is_recovered(); }
+  /// Whether weights were set in the run that this one goes on with, and not yet in this one.
+  bool awaits_load() const { return loads_ < progress().loads; }
+  /// Everybody calls it; rank 0 says what to go on from.
+  void restore(const checkpoint::Checkpoint* from);
+
+  /// Epochs that are over, with all that follows their last step. They are kept with the state.
+  std::int64_t finished_epochs() const noexcept;
+  void finish_epoch(std::int64_t epoch) noexcept;
+
+  /// Asks for the next step of all instances to be the last: then `progress().is_stopped`.
+  void request_stop() noexcept;
+
+  /// Copies the state, and returns what will make tensors of the copy, on any thread.
+  std::function<checkpoint::Content()> copy_state(Snapshot& to) const;
+
+  /// Tells the other instances of what `action` throws, so that they do not wait.
+  void guarded(const std::function<void()>& action);
 
   /// Cuts replicas into stages: before the first step. `most_batches` can be had from the loader at
   /// the same time.
@@ -93,7 +120,7 @@ class Engine {
   /// Calls `look` with the model as it is now. Whatever it changes is lost.
   void with_model(Which which, const std::function<void(nn::Model&)>& look);
   /// Lets `change` change weights and buffers: what instance 0 makes of them counts. The optimizer
-  /// begins anew.
+  /// begins anew. An earlier attempt's call that is a part of the state already is not repeated.
   void set_model(const std::function<void(nn::Model&)>& change);
 
   const PerfCounters& perf() const noexcept { return perf_; }
@@ -108,13 +135,14 @@ class Engine {
   };
   struct EvaluationRun;
   void make_replicas();
+  void share_memory();
   void write_first_state();
-  void share_frozen();
+  void write_frozen();
+  void attach_all();
+  float* frozen() const noexcept { return reinterpret_cast<float*>(frozen_.data()); }
   const float* weights(Which which) const;
 
   void evaluate_on(int device, EvaluationRun& run);
-  /// Tells the other instances of what `action` throws, so that they do not wait.
-  void guarded(const std::function<void()>& action);
   StepOutput run_step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
   void check_skipped(const StepOutput& output, const Progress& before) const;
   void run_device(int device, const StepInput& input, DeviceTimes& times);
@@ -127,9 +155,10 @@ class Engine {
   void name_idle_parameters(std::span<const float> totals);
   void next_integers(bool skipped, std::byte* next) const;
   void add_progress(Progress& next, bool skipped, const StepPlace& place,
-                    const data::BatchShape& shape) const;
+                    const DataLoader& loader) const;
   StepOutput output_of(std::span<const float> totals, const data::BatchShape& shape) const;
   void record(const std::vector<DeviceTimes>& devices, double idle, double reduce, double step);
+  bool stop_requested() const noexcept;
   DataType leaf_type() const noexcept;
   bool has_loss_scaling() const noexcept;
 
@@ -142,7 +171,10 @@ class Engine {
   WeightUpdate update_;
   comm::ShardedUpdate updates_;
   comm::SharedMemory frozen_;
+  comm::SharedMemory loop_;          ///< how many epochs are over
+  comm::SharedMemory request_;       ///< whether somebody was asked to stop
   std::optional<Replica> original_;  ///< what was handed over
+  std::optional<StateTensors> tensors_;
   std::vector<Replica> replicas_;
   std::vector<ReplicaPipeline> pipelines_;
   std::optional<plan::StepFlow> flow_;
@@ -151,6 +183,7 @@ class Engine {
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;
+  std::int64_t loads_ = 0;  ///< calls of `set_model` so far
 };
 
 }  // namespace lockstep::train

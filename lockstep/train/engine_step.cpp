@@ -35,7 +35,7 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   const RunLength length{loader.steps_per_epoch(), setup_.options.epochs()};
   auto step = update_.step(factor(setup_.options.schedule(), length, input.progress.steps),
                            [&](Progress& next, bool skipped, std::byte* state) {
-                             add_progress(next, skipped, place, loader.shape());
+                             add_progress(next, skipped, place, loader);
                              next_integers(skipped, state);
                            });
   step.check = [&](std::span<const float> totals) {
@@ -46,6 +46,7 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   auto output = output_of(updates_.totals(), loader.shape());
   output.skipped = progress().updates == input.progress.updates;
   check_skipped(output, input.progress);
+  if (communicator_.rank() == 0) communicator_.note_step(progress().steps);
   if (std::isfinite(output.loss)) last_losses_ = output.replica_losses;
   record(devices, waited, watch.lap(), whole.lap());
   return output;
@@ -197,14 +198,19 @@ void Engine::next_integers(bool skipped, std::byte* next) const {
 }
 
 void Engine::add_progress(Progress& next, bool skipped, const StepPlace& place,
-                          const data::BatchShape& shape) const {
+                          const DataLoader& loader) const {
   if (next.epoch != place.epoch || place.begins_epoch) {
     next.epoch = place.epoch;
     next.epoch_steps = 0;
     next.epoch_loss = 0;
     next.epoch_metrics = {};
   }
-  const auto output = output_of(updates_.totals(), shape);
+  if (next.steps == 1) next.loader = loader.number();
+  if (next.loader != loader.number()) next.loader = kSeveralLoaders;
+  next.loop = place.loop;
+  next.loop_epoch = place.loop_epoch;
+  next.is_stopped = stop_requested() ? 1 : 0;
+  const auto output = output_of(updates_.totals(), loader.shape());
   ++next.epoch_steps;
   next.epoch_loss += output.loss;
   for (std::size_t i = 0; i < output.metrics.size(); ++i) {

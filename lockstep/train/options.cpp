@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/interval.h"
 
 namespace lockstep {
 namespace {
@@ -182,6 +183,30 @@ Options& Options::output(OutputMode mode, std::int64_t every_n) {
 Options& Options::cache(const std::filesystem::path& folder) {
   check_open("cache");
   cache_ = folder;
+  return *this;
+}
+
+Options& Options::checkpoints(const CheckpointOptions& checkpoints) {
+  check_open("checkpoints");
+  if (checkpoints.folder.empty()) {
+    throw Error(ErrorKind::Options, "Options::checkpoints: expected a folder, found none",
+                R"(.folder = "checkpoints")");
+  }
+  check_at_least_one("checkpoints", checkpoints.keep_last);
+  checkpoint::parse_interval("Options::checkpoints", checkpoints.every);
+  checkpoints_ = checkpoints;
+  return *this;
+}
+
+Options& Options::resume(const std::string& from) {
+  check_open("resume");
+  resume_ = checkpoint::parse_resume(from);
+  return *this;
+}
+
+Options& Options::must_match(const std::string& name, const std::string& value) {
+  check_open("must_match");
+  to_match_.emplace_back(name, value);
   return *this;
 }
 

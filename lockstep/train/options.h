@@ -2,15 +2,19 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lockstep/checkpoint/resume.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
+#include "lockstep/train/loop_position.h"
 
 namespace lockstep {
 
@@ -20,6 +24,14 @@ enum class OutputMode : std::uint8_t {
   All,
   Sum,     ///< one entry, in which those of all steps are added up
   EveryN,  ///< every n-th one
+};
+
+/// Whether and when checkpoints are taken, and which of them stay.
+struct CheckpointOptions {
+  std::filesystem::path folder;
+  std::string every = "1 epoch";    ///< or "500 steps", "10 min"
+  int keep_last = 2;                ///< so many stay
+  std::string best_metric = "acc";  ///< and the one with the greatest value of it; empty: none
 };
 
 /// How a model is trained: set what you want to be otherwise, hand it over, and it stays so.
@@ -62,6 +74,14 @@ class Options {
   Options& output(OutputMode mode, std::int64_t every_n = 1);
   /// Where plans are kept; else the launcher's --cache-path, or the user's cache.
   Options& cache(const std::filesystem::path& folder);
+  /// Checkpoints are taken in the background while the model is trained. SIGUSR1 takes one more,
+  /// and SIGTERM too, after which `TrainingModel::step` throws `Stopped` on every instance.
+  Options& checkpoints(const CheckpointOptions& checkpoints);
+  /// Goes on from the newest whole checkpoint: nothing wants one to be there, "auto" begins where
+  /// there is none, and a path is that of a checkpoint or of a folder of them.
+  Options& resume(const std::string& from = {});
+  /// Something else that must be the same when training goes on from a checkpoint.
+  Options& must_match(const std::string& name, const std::string& value);
 
   const World& world() const noexcept { return world_; }
   std::optional<int> replicas() const noexcept { return replicas_; }
@@ -84,6 +104,12 @@ class Options {
   OutputMode output() const noexcept { return output_; }
   std::int64_t output_every() const noexcept { return output_every_; }
   const std::filesystem::path& cache() const noexcept { return cache_; }
+  const std::optional<CheckpointOptions>& checkpoints() const noexcept { return checkpoints_; }
+  const checkpoint::Resume& resume_from() const noexcept { return resume_; }
+  const std::vector<std::pair<std::string, std::string>>& to_match() const noexcept {
+    return to_match_;
+  }
+  const std::shared_ptr<train::LoopPosition>& loop_position() const noexcept { return position_; }
 
   /// From here on it cannot be changed; `user` is named where somebody tries.
   void freeze(std::string_view user) const;
@@ -121,6 +147,10 @@ class Options {
   OutputMode output_ = OutputMode::Final;
   std::int64_t output_every_ = 1;
   std::filesystem::path cache_;
+  std::optional<CheckpointOptions> checkpoints_;
+  checkpoint::Resume resume_;
+  std::vector<std::pair<std::string, std::string>> to_match_;
+  std::shared_ptr<train::LoopPosition> position_ = std::make_shared<train::LoopPosition>();
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_facts.h"
@@ -28,14 +29,16 @@ class TrainJob {
 
   TrainSummary run() {
     prepare();
-    for (std::int64_t epoch = 1; epoch <= request_.epochs; ++epoch) {
+    for (const int epoch : model_->epochs(static_cast<int>(request_.epochs))) {
       train_epoch(epoch);
       const bool is_last = epoch == request_.epochs;
       if (is_last || (request_.eval_every > 0 && epoch % request_.eval_every == 0)) {
         evaluate(epoch);
       }
     }
-    if (request_.epochs == 0) evaluate(0);
+    // Where nothing was left to train, an earlier run has told what came of it, if anybody heard.
+    if (!test_) evaluate(request_.epochs);
+    if (!request_.checkpoint_dir.empty()) model_->checkpoint();
     return finish();
   }
 
@@ -92,10 +95,10 @@ class TrainJob {
   }
 
   void train_epoch(std::int64_t epoch) {
-    tell(events::EpochBegan{epoch, loader_->size()});
     const auto begin = std::chrono::steady_clock::now();
-    loader_->go_to(epoch - 1);
+    bool has_begun = false;
     for (const auto& iteration : *loader_) {
+      if (!std::exchange(has_begun, true)) tell(events::EpochBegan{epoch, loader_->size()});
       const auto result = model_->step(iteration);
       tell(events::IterationDone{epoch, iteration.number + 1, result.loss, result.metrics});
     }
@@ -122,10 +125,17 @@ class TrainJob {
     if (request_.digest_every == 0 || !is_first()) return;
     std::filesystem::create_directories(request_.log_dir);
     digests_.emplace(std::filesystem::path(request_.log_dir) / weights::kDigestLogName,
-                     weights::DigestLogHeader{.replicas = model_->replicas(),
-                                              .threads_per_device = model_->threads_per_device(),
-                                              .facts = {{"model", request_.model.model},
-                                                        {"dataset", request_.dataset}}});
+                     weights::DigestLogHeader{
+                         .replicas = model_->replicas(),
+                         .threads_per_device = model_->threads_per_device(),
+                         .facts = {{"model", request_.model.model}, {"dataset", request_.dataset}}},
+                     resumed_step());
+  }
+
+  /// After which step this run goes on, if it does.
+  std::optional<std::int64_t> resumed_step() {
+    const auto step = model_->resumed().step;
+    return step > 0 ? std::optional(step) : std::nullopt;
   }
 
   WeightsKind tested_weights() const {
@@ -174,11 +184,15 @@ class TrainJob {
                          .epochs = request_.epochs,
                          .optimizer_steps = model_->steps()};
     summary.samples = summary.optimizer_steps * shape.samples_per_step();
+    summary.resumed_at = model_->resumed().step;
     summary.precision = name_of(request_.precision);
     summary.seed = request_.seed;
     summary.train_seconds = train_seconds_;
     summary.samples_per_second =
-        train_seconds_ > 0 ? static_cast<double>(summary.samples) / train_seconds_ : 0;
+        train_seconds_ > 0 ? static_cast<double>((summary.optimizer_steps - summary.resumed_at) *
+                                                 shape.samples_per_step()) /
+                                 train_seconds_
+                           : 0;
     summary.time_to_first_step_s = time_to_first_step_s_;
     summary.first_step_unix_s = first_step_unix_s_;
     summary.last_step_unix_s = last_step_unix_s_;

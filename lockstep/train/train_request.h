@@ -58,6 +58,12 @@ struct TrainRequest {
   std::optional<int> workers{};
   bool eight_bit_io = false;
 
+  // What outlives a crash.
+  std::string checkpoint_dir{};  ///< empty: none are taken
+  std::string checkpoint_every = "1 epoch";
+  int checkpoint_keep = 2;
+  std::optional<std::string> resume{};  ///< as `Options::resume` takes it
+
   // What comes of it.
   std::int64_t eval_every = 1;    ///< epochs; 0: at the end alone
   std::int64_t digest_every = 0;  ///< optimizer steps; 0: never

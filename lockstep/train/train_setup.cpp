@@ -67,6 +67,22 @@ void check_classes(std::int64_t classes, const data::Dataset& set) {
               "export the model with as many outputs as the set has classes");
 }
 
+/// What else a training that goes on must be the same in.
+void name_subject(const TrainRequest& request, Options& options) {
+  const auto or_all = [](const auto& limit) {
+    return limit ? fmt::format("{}", *limit) : std::string("all");
+  };
+  options.must_match("model", request.model.model)
+      .must_match("dataset", request.dataset)
+      .must_match("image-size",
+                  request.image_size
+                      ? fmt::format("{}x{}", request.image_size->height, request.image_size->width)
+                      : "as stored")
+      .must_match("augment", std::string(data::name_of(request.augment)))
+      .must_match("limit-train", or_all(request.limit_train))
+      .must_match("label-smoothing", fmt::format("{}", request.label_smoothing));
+}
+
 }  // namespace
 
 Options options_of(const TrainRequest& request) {
@@ -85,6 +101,13 @@ Options options_of(const TrainRequest& request) {
       .precision(request.precision, request.half)
       .schedule(request.schedule, std::max<std::int64_t>(1, request.epochs))
       .seed(request.seed);
+  if (!request.checkpoint_dir.empty()) {
+    options.checkpoints({.folder = request.checkpoint_dir,
+                         .every = request.checkpoint_every,
+                         .keep_last = request.checkpoint_keep});
+  }
+  if (request.resume) options.resume(*request.resume);
+  name_subject(request, options);
   return options;
 }
 

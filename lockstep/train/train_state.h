@@ -22,7 +22,13 @@ struct Progress {
   std::int64_t epoch_steps = 0;  ///< of this epoch so far
   double epoch_loss = 0;         ///< sum over them
   std::array<double, kMostMetrics> epoch_metrics{};
+  std::int64_t loads = 0;       ///< how often weights were set from outside
+  std::int64_t loop = 0;        ///< over epochs, from 1, that the last step was in; 0: in none
+  std::int64_t loop_epoch = 0;  ///< of that loop, from 1
+  std::int64_t loader = 0;      ///< that all samples so far came from; `kSeveralLoaders`
+  std::int64_t is_stopped = 0;  ///< 1: no step follows in this process
 };
+inline constexpr std::int64_t kSeveralLoaders = -1;
 
 /// Where things stand in one version of the state: weights, buffers, what the optimizer keeps, the
 /// average of weights, integer buffers, how often parameters were updated, and the progress.
@@ -36,7 +42,7 @@ class StateShape {
   std::span<const float> weights(const std::byte* state) const { return part(state, 0); }
   std::span<float> buffers(std::byte* state) const;
   std::span<const float> buffers(const std::byte* state) const;
-  /// What the optimizer keeps, 0 or 1.
+  /// What the optimizer keeps, 0 or 1; behind it the average.
   std::span<float> kept(std::byte* state, std::size_t index) const;
   std::span<const float> kept(const std::byte* state, std::size_t index) const;
   std::span<float> average(std::byte* state) const;

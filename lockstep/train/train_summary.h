@@ -36,11 +36,12 @@ struct TrainSummary {
   std::int64_t device_iterations = 1;
   std::int64_t epochs = 0;
   std::int64_t optimizer_steps = 0;
-  std::int64_t samples = 0;  ///< trained with, over all epochs
+  std::int64_t samples = 0;     ///< trained with, over all epochs
+  std::int64_t resumed_at = 0;  ///< optimizer steps that an earlier run had made; 0: it began
   std::string precision{};
   std::uint64_t seed = 0;
 
-  double train_seconds = 0;  ///< of all epochs, without evaluations
+  double train_seconds = 0;  ///< of this run's epochs, without evaluations
   double samples_per_second = 0;
   double time_to_first_step_s = 0;  ///< from the start of the process
   double first_step_unix_s = 0;     ///< when the first optimizer step was finished, since 1970

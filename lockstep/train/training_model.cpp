@@ -11,6 +11,7 @@
 #include "lockstep/nn/torch_errors.h"
 #include "lockstep/train/engine.h"
 #include "lockstep/train/planner.h"
+#include "lockstep/train/recovery.h"
 
 namespace lockstep {
 namespace {
@@ -115,6 +116,7 @@ struct TrainingModel::Impl {
   std::unique_ptr<train::Engine> made{};
   std::optional<plan::Plan> plan{};
   CompileResult compiled{};
+  train::Recovery recovery{};
 
   train::Engine& engine() {
     if (!made) make();
@@ -131,12 +133,14 @@ struct TrainingModel::Impl {
                              .tell = [this](const std::string& text) { tell(text); }};
     made = nn::with_torch_errors("TrainingModel",
                                  [&] { return std::make_unique<train::Engine>(std::move(setup)); });
+    recovery.begin(*made, options, optimizer, [this](const std::string& text) { tell(text); });
   }
 
   void compile(const DataLoader& loader, const std::function<void(int, int)>& on_block) {
     if (plan) return;
     auto& engine = this->engine();
     check_fits(loader, options, engine.layout());
+    recovery.check_loader(engine, loader);
     auto found = train::agree_on_plan(subject(loader, on_block));
     compiled = {found.is_cached, std::move(found.key)};
     engine.spread(plan::split_of(found.plan), loader.buffers());
@@ -145,6 +149,9 @@ struct TrainingModel::Impl {
     if (options.world().instance() != 0) return;
     for (const auto& warning : plan::warnings_of(*plan)) tell(warning);
   }
+
+  StepResult epoch_so_far();
+  StepResult done_before();
 
   train::PlanSubject subject(const DataLoader& loader,
                              const std::function<void(int, int)>& on_block) {
@@ -207,25 +214,31 @@ const plan::Plan& TrainingModel::plan() const {
 
 IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   auto& engine = impl_->engine();
+  auto& recovery = impl_->recovery;
   auto& loader = *iteration.loader;
   check_fits(loader, impl_->options, engine.layout());
   impl_->compile(loader, [](int, int) {});
-  train::BatchSource source(loader.micro_batches(iteration), loader.layout().local);
+  const auto steps = impl_->options.device_iterations();
+  const auto done = recovery.walk(engine, steps);
+  if (done == steps) return {impl_->done_before(), {}};
+  train::BatchSource source(loader.micro_batches(iteration, done), loader.layout().local);
   Collector collector(impl_->options);
-  for (std::int64_t i = 0; i < impl_->options.device_iterations(); ++i) {
+  for (auto i = done; i < steps; ++i) {
+    recovery.before_step(engine);
     const auto output =
-        engine.step(source, loader, {iteration.epoch, iteration.number == 0 && i == 0});
+        engine.step(source, loader, recovery.place_of(iteration, /*begins=*/i == 0));
     auto result = result_of(output.loss, output.metrics, engine.metrics());
     result.replica_losses = output.replica_losses;
     result.skipped = output.skipped;
     impl_->on_step(engine.progress().steps, result);
+    recovery.after_step(engine);
     collector.take(std::move(result), i);
   }
   return std::move(collector).result();
 }
 
-StepResult TrainingModel::epoch_so_far() {
-  auto& engine = impl_->engine();
+StepResult TrainingModel::Impl::epoch_so_far() {
+  auto& engine = this->engine();
   const auto& progress = engine.progress();
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, progress.epoch_steps));
   std::vector<double> metrics;
@@ -235,11 +248,53 @@ StepResult TrainingModel::epoch_so_far() {
   return result_of(progress.epoch_loss / steps, metrics, engine.metrics());
 }
 
+StepResult TrainingModel::Impl::done_before() {
+  auto result = epoch_so_far();
+  result.done_before = true;
+  return result;
+}
+
+StepResult TrainingModel::epoch_so_far() {
+  return impl_->epoch_so_far();
+}
+
+EpochRange TrainingModel::epochs(int count) {
+  return {impl_.get(), count};
+}
+
+EpochRange::Iterator EpochRange::begin() const {
+  auto& engine = model_->engine();
+  return {model_, model_->recovery.begin_loop(engine, count_), count_};
+}
+
+EpochRange::Iterator& EpochRange::Iterator::operator++() {
+  model_->recovery.finish_epoch(model_->engine(), epoch_);
+  model_->recovery.begin_epoch(++epoch_);
+  return *this;
+}
+
+ResumeResult TrainingModel::resumed() {
+  impl_->engine();
+  return {impl_->recovery.first_step(), impl_->recovery.checkpoint_path()};
+}
+
+void TrainingModel::checkpoint() {
+  auto& engine = impl_->engine();
+  impl_->recovery.take_checkpoint(engine, "asked");
+}
+
+CheckpointCost TrainingModel::checkpoint_cost() const {
+  const auto [blocked, writer] = impl_->recovery.checkpoint_seconds();
+  return {blocked, writer};
+}
+
 StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
                                    const std::function<void(std::int64_t)>& on_batch) {
   auto& engine = impl_->engine();
   const auto evaluation = engine.evaluate(loader, which(kind), on_batch);
-  return result_of(evaluation.loss, evaluation.metrics, engine.metrics());
+  auto result = result_of(evaluation.loss, evaluation.metrics, engine.metrics());
+  impl_->recovery.after_evaluation(engine, result.loss, result.metrics);
+  return result;
 }
 
 at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {
@@ -255,7 +310,9 @@ void TrainingModel::save(const std::filesystem::path& path, WeightsKind kind) {
 }
 
 void TrainingModel::load(const std::filesystem::path& path) {
-  impl_->engine().set_model([&](nn::Model& model) {
+  auto& engine = impl_->engine();
+  impl_->recovery.before_load(engine);
+  engine.set_model([&](nn::Model& model) {
     if (impl_->options.world().instance() == 0) nn::load_weights(model, path);
   });
 }

@@ -3,8 +3,8 @@
 #include <concepts>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
-#include <ranges>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -36,12 +36,30 @@ struct StepResult {
   std::vector<events::NamedValue> metrics;
   std::vector<float> replica_losses;  ///< by replica
   bool skipped = false;               ///< no weight was changed: loss scaling found an overflow
+  /// Nothing was computed: an earlier run, that this one goes on with, has made this step. Loss and
+  /// metrics are the means of its epoch so far.
+  bool done_before = false;
 };
 
 /// What one call of `TrainingModel::step` came to: its last optimizer step, or what the options'
 /// output mode says, and by steps in `steps`.
 struct IterationResult : StepResult {
   std::vector<StepResult> steps;
+};
+
+class EpochRange;
+
+/// What goes on from an earlier run, and with what.
+struct ResumeResult {
+  std::int64_t step = 0;  ///< optimizer steps that were made before; 0: it begins
+  /// The checkpoint; empty where it is memory that the launcher has kept.
+  std::filesystem::path checkpoint{};
+};
+
+/// Time that checkpoints have cost so far, on instance 0.
+struct CheckpointCost {
+  double blocked_seconds = 0;  ///< training waited for a copy
+  double writer_seconds = 0;   ///< of the CPU, in the background
 };
 
 /// Where a plan came from.
@@ -60,8 +78,14 @@ struct CompileResult {
 /// All of it trains in training mode. All instances make the same calls in the same order. One
 /// thread at a time.
 ///
+/// Where the launcher restarts the job, or options say so, training goes on where it was, with the
+/// bits that it would have had: `epochs` begins with the epoch that was under way, and the loader
+/// with what is left of it. A program that makes its own loops walks through them again; steps that
+/// were made before return at once.
+///
 /// Errors: `Options` for a model that cannot be trained; `Diverged` where a loss is not finite;
-/// those of collectives and of the loader. After an error only destruction is allowed.
+/// those of collectives and of the loader; `Stopped` where SIGTERM came and a checkpoint was taken.
+/// After an error only destruction is allowed.
 class TrainingModel {
  public:
   TrainingModel(std::unique_ptr<nn::Model> model, const Options& options, Optimizer optimizer,
@@ -138,12 +162,47 @@ class TrainingModel {
   int threads_per_device();
   MemoryUse memory();
 
-  /// 1, 2, …, count: `for (int epoch : model.epochs(5))`.
-  auto epochs(int count) const { return std::views::iota(1, count + 1); }
+  /// 1, 2, …, count: `for (int epoch : model.epochs(5))`. A run that goes on begins with the epoch
+  /// that is not finished. One is when the loop asks for the next: evaluate it before.
+  EpochRange epochs(int count);
+
+  /// Meets the other instances, and tells what it goes on from.
+  ResumeResult resumed();
+  /// Takes a checkpoint and returns when it is on disk. Options have to name a folder.
+  void checkpoint();
+  CheckpointCost checkpoint_cost() const;
 
  private:
+  friend class EpochRange;
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+/// The epochs of a training that are not done yet. Made by `TrainingModel::epochs`.
+class EpochRange {
+ public:
+  class Iterator {
+   public:
+    Iterator(TrainingModel::Impl* model, int epoch, int count)
+        : model_(model), epoch_(epoch), count_(count) {}
+    int operator*() const noexcept { return epoch_; }
+    Iterator& operator++();
+    bool operator==(std::default_sentinel_t) const noexcept { return epoch_ > count_; }
+
+   private:
+    TrainingModel::Impl* model_;
+    int epoch_;
+    int count_;
+  };
+
+  EpochRange(TrainingModel::Impl* model, int count) : model_(model), count_(count) {}
+
+  Iterator begin() const;
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  TrainingModel::Impl* model_;
+  int count_;
 };
 
 }  // namespace lockstep

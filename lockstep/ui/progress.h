@@ -137,7 +137,10 @@ template <typename Range>
 auto Progress<Range>::begin() -> Iterator {
   bar_.reset();
   bar_.emplace(output_, label_, ui::ProgressBar::Options{.total = ui::number_of_elements(range_)});
-  Iterator iterator(*this, std::begin(range_), std::end(range_));
+  auto first = std::begin(range_);
+  // What an earlier run has done of it.
+  if constexpr (requires { first.done(); }) bar_->begin_at(first.done());
+  Iterator iterator(*this, std::move(first), std::end(range_));
   if (iterator == end()) bar_->finish();
   return iterator;
 }

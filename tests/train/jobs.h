@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <functional>
@@ -7,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
+#include "lockstep/comm/host/kept_memory.h"
 #include "lockstep/comm/local/local_group.h"
 #include "lockstep/data/sets/array_dataset.h"
 #include "lockstep/nn/random/random_scope.h"
@@ -40,6 +43,44 @@ inline void run_job(int instances, int replicas, const std::function<void(Option
     function(Options(World(identity, communicator)));
   });
 }
+
+/// A job that a launcher restarts: the memory that it keeps outlives each attempt.
+class RestartedJob {
+ public:
+  /// One more attempt, which may end with an error.
+  void attempt(int instances, int replicas, const std::function<void(Options)>& function) {
+    const auto kept = std::make_shared<comm::host::KeptMemory>(
+        comm::host::KeptMemory::open(memory_.file(), "job"));
+    comm::local::run_threads(
+        instances,
+        [&](comm::Communicator& communicator) {
+          auto identity = identity_of(communicator.rank(), instances, replicas);
+          identity.restart_count = restarts_;
+          function(Options(World(identity, communicator)));
+        },
+        {}, kept);
+    ++restarts_;
+  }
+
+  /// One that ends with an error of this kind.
+  void failed_attempt(ErrorKind kind, int instances, int replicas,
+                      const std::function<void(Options)>& function) {
+    try {
+      attempt(instances, replicas, function);
+      ADD_FAILURE() << "it ended without an error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+    }
+    ++restarts_;
+  }
+
+  /// The host is gone, and its memory with it.
+  void lose_memory() { memory_ = comm::host::KeptMemory::create("job"); }
+
+ private:
+  comm::host::KeptMemory memory_ = comm::host::KeptMemory::create("job");
+  int restarts_ = 0;
+};
 
 /// For a process that nobody launched.
 inline Options alone(int replicas = 1) {

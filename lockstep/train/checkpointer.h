@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/background_writer.h"
+#include "lockstep/checkpoint/interval.h"
+#include "lockstep/events/event_log.h"
+#include "lockstep/train/options.h"
+
+namespace lockstep::train {
+
+/// A copy of the state of a training that nobody changes, and how it becomes a checkpoint. The
+/// memory is reused from one to the next: it takes long to get from the system.
+class Snapshot {
+ public:
+  /// Room for so many bytes.
+  std::byte* make_room(std::size_t bytes);
+  const std::byte* data() const noexcept { return memory_.get(); }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t bytes_ = 0;
+};
+
+/// What is known of the moment at which a checkpoint is taken.
+struct Moment {
+  checkpoint::Position position;
+  std::vector<std::pair<std::string, std::string>> options;
+};
+
+/// Takes the checkpoints of a training on the one instance that writes them: decides when, copies
+/// the state, and has it written in the background.
+///
+/// One thread at a time. What goes wrong with a checkpoint is told and ends nothing.
+class Checkpointer {
+ public:
+  struct Listeners {
+    std::function<void(const std::string&)> tell;
+    const events::EventLog* log = nullptr;
+  };
+  /// For a training that goes on after this step. Errors: those of `CheckpointFolder`.
+  Checkpointer(const CheckpointOptions& options, std::int64_t step, Listeners listeners);
+  ~Checkpointer();
+
+  /// Copies the state into the snapshot, and returns what will make tensors of it later.
+  using Copy = std::function<std::function<checkpoint::Content()>(Snapshot&)>;
+
+  /// An optimizer step is done: takes one where it is time, or where `is_asked`.
+  void after_step(const Moment& moment, bool is_asked, const Copy& copy);
+  /// An evaluation at this step came to that.
+  void after_evaluation(std::int64_t step, const std::map<std::string, double>& metrics);
+  /// An epoch is over, with all that belongs to it.
+  void after_epoch(const Moment& moment, const Copy& copy);
+  /// Takes one, unless the last was of this very moment, and waits until it is on disk. Returns its
+  /// folder. Errors: `Io` where it could not be written.
+  std::filesystem::path take_last(const Moment& moment, const std::string& reason,
+                                  const Copy& copy);
+
+  /// Seconds that training waited for copies so far, and that the writer's thread worked.
+  double blocked_seconds() const noexcept { return blocked_seconds_; }
+  double writer_seconds() const noexcept { return writer_seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_time(const checkpoint::Position& position) const;
+  bool is_best() const;
+  void take(const Moment& moment, const std::string& reason, const Copy& copy);
+  void report();
+
+  CheckpointOptions options_;
+  checkpoint::Interval interval_;
+  Listeners listeners_;
+  Snapshot snapshot_;
+  std::optional<double> best_;  ///< value of the metric among the checkpoints that are there
+  std::int64_t evaluated_step_ = -1;
+  std::map<std::string, double> metrics_;
+  checkpoint::Position last_;  ///< of the last one, or where training began
+  Clock::time_point last_time_ = Clock::now();
+  std::filesystem::path last_path_;
+  std::string last_error_;
+  double blocked_seconds_ = 0;
+  double writer_seconds_ = 0;
+  checkpoint::BackgroundWriter writer_;  ///< goes first: it reads the snapshot
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/nn/model.h"
+#include "lockstep/optimizer/optimizer.h"
+#include "lockstep/train/train_state.h"
+#include "lockstep/train/weight_layout.h"
+#include "lockstep/weights/match.h"
+#include "lockstep/weights/tensor_set.h"
+
+namespace lockstep::train {
+
+/// What is written down of a training beside its weights, and read again: the rest of the state,
+/// and how many epochs were finished.
+struct LoopState {
+  std::int64_t finished_epochs = 0;
+};
+
+/// The flat state of a training as named tensors, and back: what checkpoints hold.
+///
+///     weights  the parameters and buffers, under the names of the model
+///     state    "momentum.fc.weight", "exp_avg.…", "exp_avg_sq.…", "average.…", "updates.…" for
+///              each parameter that is learned, and "progress.…" for each number of `Progress`
+///
+/// Any thread may call a member. Sets refer to the state that they were made of.
+class StateTensors {
+ public:
+  StateTensors(const WeightLayout& layout, const StateShape& shape,
+               const std::vector<nn::Slot>& slots, const Optimizer& optimizer);
+
+  weights::TensorSet weights(const std::byte* state, const float* frozen) const;
+  weights::TensorSet state(const std::byte* state, const LoopState& loop) const;
+
+  /// Writes a whole state, and the weights that are frozen.
+  /// Errors: `Data` where the checkpoint is not of this model and optimizer, with all that differs.
+  LoopState read(const checkpoint::Checkpoint& from, std::byte* state, float* frozen) const;
+
+ private:
+  weights::WantedTensors wanted_state() const;
+
+  const WeightLayout& layout_;
+  const StateShape& shape_;
+  weights::WantedTensors wanted_;        ///< weights, by slot
+  std::vector<at::ScalarType> types_;    ///< by slot
+  std::vector<std::string> kept_names_;  ///< what is kept for each element; last the average
+};
+
+}  // namespace lockstep::train

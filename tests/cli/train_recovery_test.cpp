@@ -1,0 +1,261 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "tests/cli/train_runs.h"
+
+// Trainings in real processes that are disturbed at moments which a seed chooses. `make test` has a
+// few of each kind; `make chaos` sets LOCKSTEP_CHAOS_RUNS, and has many.
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+int runs_of(const char* kind, int few) {
+  const auto* const many = std::getenv("LOCKSTEP_CHAOS_RUNS");
+  if (many == nullptr) return few;
+  // "kill=100,stop=30,launcher=30"
+  std::smatch found;
+  const std::string text(many);
+  const std::regex entry(fmt::format("(^|,){}=([0-9]+)", kind));
+  return std::regex_search(text, found, entry) ? std::stoi(found[2].str()) : few;
+}
+
+unsigned seed_of_run(int run) {
+  const auto* const seed = std::getenv("LOCKSTEP_CHAOS_SEED");
+  return (seed == nullptr ? 1U : static_cast<unsigned>(std::stoul(seed))) * 1000003U +
+         static_cast<unsigned>(run);
+}
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+class TrainRecoveryTest : public TrainRunsTest {
+ protected:
+  static constexpr int kInstances = 4;
+
+  void SetUp() override { mark_ = unique_mark("recovery"); }
+  void TearDown() override {
+    EXPECT_TRUE(eventually([&] { return processes_with(variable()).empty(); }, 10s))
+        << "processes are left";
+  }
+
+  /// A training of a second or two, whose digests are recorded.
+  Words train(const std::string& name, const std::string& more) const {
+    return words(fmt::format(
+        "{} train --model convnet --dataset synthetic --size 1024 --image-size 8x8x1 "
+        "--batch-size 4 --gradient-accumulation 2 --device-iterations 2 --replicas 4 --epochs 3 "
+        "--limit-test 32 --threads-per-device 1 --num-instances {} --ema-decay 0.9 --cache-path {} "
+        "--digest-every 8 --log-dir {} --summary {}.json {}",
+        LOCKSTEP_BINARY, kInstances, path("cache"), path(name), path(name), more));
+  }
+
+  Subprocess start(const Words& command) const {
+    return Subprocess(command, {.environment = {{"LOCKSTEP_TEST_MARK", mark_}}});
+  }
+  std::string variable() const { return "LOCKSTEP_TEST_MARK=" + mark_; }
+
+  /// The events of a run so far; a line that is being written is left out.
+  std::vector<Json> events(const std::string& name) const {
+    std::vector<Json> all;
+    std::ifstream file(path(name) + "/events.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      auto json = Json::parse(line, nullptr, false);
+      if (json.is_object()) all.push_back(std::move(json));
+    }
+    return all;
+  }
+
+  std::vector<Json> events(const std::string& name, const std::string& kind) const {
+    auto all = events(name);
+    std::erase_if(all, [&](const Json& event) { return event.at("event") != kind; });
+    return all;
+  }
+
+  /// The processes of the first attempt, once all have been started.
+  std::vector<pid_t> instances(const std::string& name) const {
+    std::vector<pid_t> pids;
+    EXPECT_TRUE(eventually([&] { return std::ssize(events(name, "start")) >= kInstances; }, 20s));
+    for (const auto& event : events(name, "start")) pids.push_back(event.at("pid").get<pid_t>());
+    return pids;
+  }
+
+  /// How long the part of an undisturbed run takes in which there are instances.
+  double undisturbed(const std::string& name) {
+    auto process = start(train(name, ""));
+    instances(name);
+    const auto begin = Clock::now();
+    const auto finished = process.wait(60s);
+    EXPECT_EQ(finished.exit_code, 0) << finished.err;
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  /// After an undisturbed run, sends a signal to one of the instances of another at a moment that
+  /// the seed chooses. Returns how the run ended, and when the signal was sent.
+  struct Disturbed {
+    Finished finished;
+    double time = 0;
+  };
+  Disturbed disturb(const std::string& name, const std::string& more, unsigned seed, int number,
+                    double duration) {
+    std::mt19937 random(seed);
+    auto process = start(train(name, more));
+    const auto pids = instances(name);
+    const auto after = std::uniform_real_distribution<double>(0, duration)(random);
+    const auto which = std::uniform_int_distribution<std::size_t>(0, kInstances - 1)(random);
+    std::this_thread::sleep_for(std::chrono::duration<double>(after));
+    Disturbed result{.finished = {}, .time = unix_time()};
+    ::kill(pids[which], number);
+    result.finished = process.wait(90s);
+    return result;
+  }
+
+  std::string mark_;
+};
+
+TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
+  const auto duration = undisturbed("calm");
+  std::vector<double> seconds;
+  for (int i = 0; i < runs_of("kill", 4); ++i) {
+    SCOPED_TRACE(i);
+    const auto name = fmt::format("killed-{}", i);
+    const auto [finished, time] =
+        disturb(name, "--max-restarts 2", seed_of_run(i), SIGKILL, duration);
+    ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    expect_same("calm", name);
+    if (HasFailure()) return;
+    const auto restarts = events(name, "restart").size();
+    EXPECT_LE(restarts, 1U) << finished.err;
+    if (const auto first = summary_of(name).at("first_step_unix_s").get<double>();
+        restarts == 1 && first > time) {
+      seconds.push_back(first - time);
+    }
+    std::filesystem::remove_all(path(name));
+  }
+  if (seconds.empty()) return;
+  std::ranges::sort(seconds);
+  fmt::print("from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}\n",
+             seconds[seconds.size() / 2], seconds.back(), seconds.size());
+  EXPECT_LT(seconds[seconds.size() / 2], 8);
+}
+
+TEST_F(TrainRecoveryTest, AStoppedInstanceIsGivenUpAtTheDeadline) {
+  const auto duration = undisturbed("calm");
+  for (int i = 0; i < runs_of("stop", 2); ++i) {
+    SCOPED_TRACE(i);
+    const auto name = fmt::format("stopped-{}", i);
+    const auto [finished, time] =
+        disturb(name, "--max-restarts 2 --stall-timeout 2", seed_of_run(i), SIGSTOP, duration);
+    ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    expect_same("calm", name);
+    if (HasFailure()) return;
+    if (!events(name, "restart").empty()) EXPECT_FALSE(events(name, "stall").empty());
+    std::filesystem::remove_all(path(name));
+  }
+}
+
+TEST_F(TrainRecoveryTest, AKilledLauncherIsGoneOnFromTheCheckpoint) {
+  const auto duration = undisturbed("calm");
+  for (int i = 0; i < runs_of("launcher", 2); ++i) {
+    SCOPED_TRACE(i);
+    const auto name = fmt::format("launcher-{}", i);
+    const auto folder = path(name) + "-checkpoints";
+    const auto more =
+        fmt::format("--checkpoint-dir {} --checkpoint-every 10 --resume=auto", folder);
+    std::mt19937 random(seed_of_run(i));
+    {
+      auto process = start(train(name, more));
+      instances(name);
+      const auto after = std::uniform_real_distribution<double>(0, duration)(random);
+      std::this_thread::sleep_for(std::chrono::duration<double>(after));
+      process.signal(SIGKILL);
+      process.wait_for_exit(20s);
+    }
+    ASSERT_TRUE(eventually([&] { return processes_with(variable()).empty(); }, 10s));
+    const auto finished = start(train(name, more)).wait(90s);
+    ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    expect_same("calm", name);
+    if (HasFailure()) return;
+    std::filesystem::remove_all(path(name));
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_F(TrainRecoveryTest, FaultsFromASeedChangeNoBit) {
+  undisturbed("calm");
+  for (int i = 0; i < runs_of("chaos", 1); ++i) {
+    SCOPED_TRACE(i);
+    const auto name = fmt::format("chaos-{}", i);
+    auto process =
+        start(train(name, fmt::format("--max-restarts 50 --stall-timeout 2 --chaos {},mtbf=1.5",
+                                      seed_of_run(i))));
+    const auto finished = process.wait(120s);
+    ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    expect_same("calm", name);
+    EXPECT_FALSE(events(name, "chaos").empty());
+    std::filesystem::remove_all(path(name));
+  }
+}
+
+TEST_F(TrainRecoveryTest, SigtermLeavesACheckpointAndACodeOfItsOwn) {
+  undisturbed("calm");
+  const auto folder = path("checkpoints");
+  auto command = train("stopped", "--checkpoint-dir " + folder + " --resume=auto");
+  auto process = start(command);
+  ASSERT_TRUE(process.wait_for("[Epoch 01]"));
+  process.signal(SIGTERM);
+  const auto stopped = process.wait(60s);
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
+  EXPECT_THAT(stopped.err, HasSubstr("as SIGTERM asked; a checkpoint was taken"));
+  const auto taken = events("stopped", "checkpoint");
+  ASSERT_FALSE(taken.empty());
+  EXPECT_EQ(taken.back().at("reason"), "stopped");
+
+  // Another number of instances goes on.
+  for (auto& word : command) {
+    if (word == std::to_string(kInstances)) word = "3";
+  }
+  const auto finished = start(command).wait(60s);
+  EXPECT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr("goes on after step"));
+  expect_same("calm", "stopped");
+}
+
+TEST_F(TrainRecoveryTest, ThreadsPerDeviceAreThoseOfTheCheckpoint) {
+  const std::string options =
+      "--model mlp --dataset synthetic --size 64 --image-size 8x8x1 --batch-size 4 --epochs 2 "
+      "--checkpoint-dir " +
+      path("checkpoints");
+  ASSERT_EQ(lockstep(words("train " + options + " --threads-per-device 1")).exit_code, 0);
+  const auto resumed = lockstep(words("train " + options + " --resume"));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("(R=1 T=1)"));
+  const auto other = lockstep(words("train " + options + " --resume --threads-per-device 2"));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("threads-per-device was 1, is 2"));
+}
+
+TEST_F(TrainRecoveryTest, AFolderInUseIsRefusedBeforeAnythingIsLoaded) {
+  const std::string options =
+      "train --model mlp --dataset synthetic --size 64 --image-size 8x8x1 --batch-size 4 "
+      "--epochs 1 --checkpoint-dir " +
+      path("checkpoints");
+  ASSERT_EQ(lockstep(words(options)).exit_code, 0);
+  const auto again = lockstep(words(options));
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err,
+              HasSubstr("train: --checkpoint-dir: expected a folder without checkpoints, "
+                        "found 1 in"));
+  EXPECT_LT(again.time, 1s);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
