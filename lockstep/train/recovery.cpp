@@ -152,10 +152,9 @@ Moment Recovery::moment(const Engine& engine) const {
 }
 
 void Recovery::after_step(Engine& engine) {
-  const bool is_asked = signals_ && signals_->take_checkpoint_request();
   if (engine.progress().is_stopped != 0) stop(engine);
   if (!is_writer()) return;
-  checkpointer_->after_step(moment(engine), is_asked,
+  checkpointer_->after_step(moment(engine), signals_->take_checkpoint_request(),
                             [&](Snapshot& to) { return engine.copy_state(to); });
 }
 

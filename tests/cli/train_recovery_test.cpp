@@ -157,7 +157,8 @@ TEST_F(TrainRecoveryTest, AStoppedInstanceIsGivenUpAtTheDeadline) {
     ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
     expect_same("calm", name);
     if (HasFailure()) return;
-    if (!events(name, "restart").empty()) EXPECT_FALSE(events(name, "stall").empty());
+    const bool is_noticed = !events(name, "stall").empty();
+    EXPECT_TRUE(is_noticed || events(name, "restart").empty());
     std::filesystem::remove_all(path(name));
   }
 }
