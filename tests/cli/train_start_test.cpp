@@ -196,8 +196,9 @@ TEST(TrainStartTest, TakesTheLauncherForItsOptionsAlone) {
   EXPECT_TRUE(cli::takes_launcher(read({"--num-instances", "2"})));
   for (const auto& words :
        {Words{"--bind", "none"}, Words{"--transport", "local"}, Words{"--stall-timeout", "5"},
-        Words{"--max-restarts", "1"}, Words{"--only-output-from-instance", "0"},
-        Words{"--tag-output", "always"}, Words{"-v"}, Words{"-q"}}) {
+        Words{"--max-restarts", "1"}, Words{"--grace-period", "9"}, Words{"--chaos", "7"},
+        Words{"--only-output-from-instance", "0"}, Words{"--tag-output", "always"}, Words{"-v"},
+        Words{"-q"}}) {
     EXPECT_TRUE(cli::takes_launcher(read(words))) << words.front();
     EXPECT_THAT(cli::train_job(read(words), "lockstep-train").run.command,
                 ElementsAre("lockstep-train", "train"));
@@ -205,12 +206,31 @@ TEST(TrainStartTest, TakesTheLauncherForItsOptionsAlone) {
 }
 
 TEST(TrainStartTest, RunsTheJobThatTheLauncherWouldBeAskedFor) {
-  const auto job = cli::train_job(
-      read(with(kOptions,
-                {"--replicas", "8", "--num-instances", "4", "--threads-per-device", "2", "--bind",
-                 "none", "--transport", "shm", "--stall-timeout", "7", "--max-restarts", "3",
-                 "--only-output-from-instance", "1", "--tag-output", "mpi", "-v"})),
-      "/bin/lockstep-train");
+  const auto job = cli::train_job(read(with(kOptions, {"--replicas",
+                                                       "8",
+                                                       "--num-instances",
+                                                       "4",
+                                                       "--threads-per-device",
+                                                       "2",
+                                                       "--bind",
+                                                       "none",
+                                                       "--transport",
+                                                       "shm",
+                                                       "--stall-timeout",
+                                                       "7",
+                                                       "--max-restarts",
+                                                       "3",
+                                                       "--shrink",
+                                                       "--grace-period",
+                                                       "9",
+                                                       "--chaos",
+                                                       "7,mtbf=2,kinds=kill,slow",
+                                                       "--only-output-from-instance",
+                                                       "1",
+                                                       "--tag-output",
+                                                       "mpi",
+                                                       "-v"})),
+                                  "/bin/lockstep-train");
   EXPECT_EQ(job.run.command, with({"/bin/lockstep-train"}, kSameOptions));
   EXPECT_EQ(job.run.num_replicas, 8);
   EXPECT_EQ(job.run.num_instances, 4);
@@ -219,6 +239,10 @@ TEST(TrainStartTest, RunsTheJobThatTheLauncherWouldBeAskedFor) {
   EXPECT_EQ(job.run.transport, topology::TransportKind::Shm);
   EXPECT_EQ(job.run.stall_timeout.count(), 7);
   EXPECT_EQ(job.run.max_restarts, 3);
+  EXPECT_TRUE(job.run.shrink);
+  EXPECT_EQ(job.run.grace_period.count(), 9);
+  ASSERT_TRUE(job.run.chaos.has_value());
+  EXPECT_EQ(*job.run.chaos, launch::parse_chaos("7,mtbf=2,kinds=kill,slow"));
   EXPECT_EQ(job.console.only_instance, 1);
   EXPECT_EQ(job.console.num_instances, 4);
   EXPECT_EQ(job.console.tags, ui::TagStyle::Mpi);

@@ -1,14 +1,19 @@
 // A program for tests that run collectives in real processes: `comm_worker <what> [arguments]`.
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
+#include "lockstep/comm/sharded_update.h"
 #include "lockstep/comm/world.h"
 #include "tests/comm/collective_checks.h"
 
@@ -87,6 +92,81 @@ void allocate_too_much(const World& world, const Arguments&) {
   world.communicator().allocate(std::size_t{1} << 50, "huge");
 }
 
+/// What is to happen to an instance in the midst of a step: "ATTEMPT:STEP:INSTANCE:HOW".
+struct Accident {
+  int attempt = 0;
+  int step = 0;
+  int instance = 0;
+  std::string how;  ///< "kill", "stop" or an exit code
+};
+
+Accident parse_accident(const std::string& text) {
+  std::istringstream stream(text);
+  Accident accident;
+  char colon = 0;
+  stream >> accident.attempt >> colon >> accident.step >> colon >> accident.instance >> colon >>
+      accident.how;
+  return accident;
+}
+
+void suffer(const Accident& accident) {
+  if (accident.how == "kill") ::kill(::getpid(), SIGKILL);
+  if (accident.how == "stop") ::kill(::getpid(), SIGSTOP);
+  if (accident.how != "stop") ::_exit(std::stoi(accident.how));
+}
+
+/// Trains in memory that outlives the instances: `train STEPS MILLISECONDS [accidents]`, where a
+/// step takes so long. Instance 0 says what came of it.
+void train(const World& world, const Arguments& arguments) {
+  constexpr std::int64_t kCount = 40000;
+  const auto steps = std::stoul(arguments.at(0));
+  const std::chrono::milliseconds step_time(std::stoi(arguments.at(1)));
+  std::vector<Accident> accidents;
+  for (std::size_t i = 2; i < arguments.size(); ++i) {
+    accidents.push_back(parse_accident(arguments[i]));
+  }
+  auto& communicator = world.communicator();
+  comm::ShardedUpdate update(communicator,
+                             {.count = kCount,
+                              .num_leaves = world.num_local_replicas(),
+                              .state_bytes = kCount * sizeof(float)},
+                             "weights");
+  if (update.is_recovered()) {
+    if (world.instance() == 0) say(fmt::format("goes on after step {}", update.version() - 1));
+  } else {
+    update.initialize([](std::byte* state) { std::memset(state, 0, kCount * sizeof(float)); });
+  }
+  while (update.version() <= steps) {
+    const auto step = static_cast<int>(update.version());
+    for (int i = 0; i < world.num_local_replicas(); ++i) {
+      auto* leaf = static_cast<float*>(update.leaf());
+      for (int k = 0; k < kCount; ++k) {
+        leaf[k] = 1.0F / static_cast<float>(1 + step * 31 + (world.first_replica() + i) * 7 + k);
+      }
+      update.take_leaf();
+    }
+    std::this_thread::sleep_for(step_time);
+    update.step({.update = [&](const comm::ShardedUpdate::Part& part) {
+      const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
+      auto* next = reinterpret_cast<float*>(part.next) + part.first;
+      for (std::size_t k = 0; k < part.sum.size(); ++k) next[k] = current[k] * 0.9F + part.sum[k];
+      for (const auto& accident : accidents) {
+        if (accident.attempt == world.restart_count() && accident.step == step &&
+            accident.instance == world.instance()) {
+          suffer(accident);
+        }
+      }
+    }});
+    communicator.note_step(step);
+  }
+  if (world.instance() == 0) {
+    const auto digest =
+        Fnv().add({reinterpret_cast<const char*>(update.state()), kCount * sizeof(float)}).value();
+    say(fmt::format("digest {:016x} after step {}", digest, update.version() - 1));
+  }
+  communicator.barrier();
+}
+
 const std::map<std::string, std::function<void(const World&, const Arguments&)>> kPrograms{
     {"every_collective", every_collective},
     {"leaves", leaves},
@@ -96,6 +176,7 @@ const std::map<std::string, std::function<void(const World&, const Arguments&)>>
     {"disagree", disagree},
     {"leave_early", leave_early},
     {"allocate_too_much", allocate_too_much},
+    {"train", train},
 };
 
 }  // namespace

@@ -64,6 +64,33 @@ TEST(WaitingTest, WarnsOnceOfWhoIsLateAndGoesOn) {
                                         "[0-9]+\\) has not arrived after 0 s; it finished #1")));
 }
 
+TEST(WaitingTest, ReportsAStallOnceForWhoIsLateAndOnceForWhoIsGivenUp) {
+  std::mutex mutex;
+  std::vector<Stall> stalls;
+  const auto job = [&] {
+    run_threads(3,
+                [&](Communicator& communicator) {
+                  communicator.barrier();
+                  while (communicator.rank() == 1) {  // until the others have given up
+                    const std::lock_guard lock(mutex);
+                    if (!stalls.empty() && stalls.back().kind == Stall::Kind::Overdue) return;
+                  }
+                  communicator.barrier("end");
+                },
+                {.warn_after = 50ms, .stall_timeout = 400ms, .stalled = [&](const Stall& stall) {
+                   const std::lock_guard lock(mutex);
+                   stalls.push_back(stall);
+                 }});
+  };
+  EXPECT_THROW(job(), Error);
+  ASSERT_EQ(stalls.size(), 2U);
+  EXPECT_EQ(stalls[0].instance, 1);
+  EXPECT_EQ(stalls[0].kind, Stall::Kind::Late);
+  EXPECT_THAT(stalls[0].what, ContainsRegex("^barrier #2 \"end\": instance 1 \\(host"));
+  EXPECT_EQ(stalls[1].instance, 1);
+  EXPECT_EQ(stalls[1].kind, Stall::Kind::Overdue);
+}
+
 TEST(WaitingTest, GivesUpAtTheDeadlineOnEveryInstanceThatWaits) {
   std::atomic<int> failed = 0;
   const auto job = [&] {

@@ -18,6 +18,15 @@ TEST(VerdictTest, NamesTheFirstThatFailed) {
   EXPECT_EQ(verdict.cause(), 2);
 }
 
+TEST(VerdictTest, WhoWasAskedToStopHasNotFailed) {
+  Verdict verdict;
+  verdict.add(0, {.code = 75});
+  EXPECT_EQ(verdict.best_guess(), std::nullopt);
+  EXPECT_FALSE(verdict.waiting_for_cause());
+  verdict.add(1, {.code = 3});
+  EXPECT_EQ(verdict.cause(), 1);
+}
+
 TEST(VerdictTest, WaitsForTheCauseWhenAVictimIsSeenFirst) {
   Verdict verdict;
   verdict.add(0, kPeerLost);
