@@ -146,7 +146,10 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
     if (name && entry->is_directory(unknown)) found.emplace_back(*name, entry->path());
   }
   if (error && error != std::errc::no_such_file_or_directory) throw io_error_of(folder, error);
-  std::sort(found.begin(), found.end());
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.step, a.first.is_current) <
+           std::pair(b.first.step, b.first.is_current);
+  });
   std::vector<fs::path> paths;
   for (auto& [name, path] : found) paths.push_back(std::move(path));
   return paths;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,8 +11,7 @@ namespace lockstep::checkpoint {
 /// takes its place, the old one is "step-000000000500.replaced", and is found as well.
 struct FolderName {
   std::int64_t step = 0;
-  bool is_current = true;  ///< not replaced: so it sorts after that
-  auto operator<=>(const FolderName&) const = default;
+  bool is_current = true;  ///< not replaced
 };
 
 std::string to_text(const FolderName& name);
