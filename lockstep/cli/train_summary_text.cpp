@@ -44,6 +44,14 @@ std::string memory_text(const train::TrainSummary& summary) {
       mib(summary.private_bytes));
 }
 
+std::string checkpoint_line(const train::TrainSummary& summary) {
+  const auto& [taken, blocked, writer] = summary.checkpoints;
+  if (taken == 0) return {};
+  return line("checkpoints",
+              fmt::format("{}: training waited {:.3f} s for them, writing took {:.3f} s of a CPU",
+                          taken, blocked, writer));
+}
+
 Json to_object(const std::vector<events::NamedValue>& metrics) {
   auto object = Json::object();
   for (const auto& metric : metrics) object[metric.name] = metric.value;
@@ -89,6 +97,12 @@ void add_memory(const train::TrainSummary& summary, Json& to) {
                   {"private_bytes", summary.private_bytes}};
 }
 
+void add_checkpoints(const train::TrainSummary& summary, Json& to) {
+  to["checkpoints"] = {{"taken", summary.checkpoints.taken},
+                       {"blocked_s", summary.checkpoints.blocked_seconds},
+                       {"writer_cpu_s", summary.checkpoints.writer_seconds}};
+}
+
 void add_request(const train::TrainSummary& summary, Json& to) {
   to["model"] = summary.model;
   to["dataset"] = summary.dataset;
@@ -112,6 +126,7 @@ std::string to_text(const train::TrainSummary& summary) {
   return test_lines(summary) +
          line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
          line("time", shares_text(summary.time)) + line("memory", memory_text(summary)) +
+         checkpoint_line(summary) +
          line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s)) +
          fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
                      summary.threads_per_device);
@@ -123,6 +138,7 @@ std::string to_json(const train::TrainSummary& summary) {
   add_times(summary, json);
   add_stages(summary, json);
   add_memory(summary, json);
+  add_checkpoints(summary, json);
   add_request(summary, json);
   // A path may hold any bytes.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -122,13 +122,14 @@ void Checkpointer::take(const Moment& moment, const std::string& reason, const C
     content.manifest = manifest;
     return content;
   });
-  blocked_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  ++cost_.taken;
+  cost_.blocked_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 /// What became of those that were written since, in the words of the log and for the user.
 void Checkpointer::report() {
   for (const auto& written : writer_.take_results()) {
-    writer_seconds_ += written.cpu_seconds;
+    cost_.writer_seconds += written.cpu_seconds;
     events::LogEntry entry{.event = "checkpoint", .instance = 0, .step = written.step};
     entry.more.emplace_back("reason", written.reason);
     entry.more.emplace_back("seconds", written.seconds);

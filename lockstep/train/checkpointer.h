@@ -12,6 +12,7 @@
 #include "lockstep/checkpoint/background_writer.h"
 #include "lockstep/checkpoint/interval.h"
 #include "lockstep/events/event_log.h"
+#include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/options.h"
 
 namespace lockstep::train {
@@ -63,9 +64,7 @@ class Checkpointer {
   std::filesystem::path take_last(const Moment& moment, const std::string& reason,
                                   const Copy& copy);
 
-  /// Seconds that training waited for copies so far, and that the writer's thread worked.
-  double blocked_seconds() const noexcept { return blocked_seconds_; }
-  double writer_seconds() const noexcept { return writer_seconds_; }
+  const CheckpointCost& cost() const noexcept { return cost_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -86,8 +85,7 @@ class Checkpointer {
   Clock::time_point last_time_ = Clock::now();
   std::filesystem::path last_path_;
   std::string last_error_;
-  double blocked_seconds_ = 0;
-  double writer_seconds_ = 0;
+  CheckpointCost cost_;
   checkpoint::BackgroundWriter writer_;  ///< goes first: it reads the snapshot
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/train/matching_options.h"
@@ -167,6 +168,12 @@ void Recovery::stop(Engine& engine) {
       "the same command with --resume goes on from it");
 }
 
+void Recovery::during_evaluation(const Engine& engine) {
+  if (!is_writer() || !signals_->wants_stop() || std::exchange(has_answered_stop_, true)) return;
+  checkpointer_->after_step(moment(engine), /*is_asked=*/true,
+                            [&](Snapshot& to) { return engine.copy_state(to); });
+}
+
 void Recovery::after_evaluation(const Engine& engine, double loss,
                                 const std::vector<events::NamedValue>& metrics) {
   if (!is_writer()) return;
@@ -189,9 +196,8 @@ void Recovery::take_checkpoint(Engine& engine, const std::string& reason) {
   communicator_->barrier("checkpoint");
 }
 
-std::pair<double, double> Recovery::checkpoint_seconds() const noexcept {
-  if (!is_writer()) return {0, 0};
-  return {checkpointer_->blocked_seconds(), checkpointer_->writer_seconds()};
+CheckpointCost Recovery::checkpoint_cost() const noexcept {
+  return is_writer() ? checkpointer_->cost() : CheckpointCost{};
 }
 
 }  // namespace lockstep::train

@@ -13,6 +13,7 @@
 #include "lockstep/events/event_log.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/optimizer/optimizer.h"
+#include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/engine.h"
@@ -54,6 +55,8 @@ class Recovery {
   StepPlace place_of(const DataLoader::Iteration& iteration, bool begins) const;
   /// Errors: `Stopped`, on every instance, where one was asked to stop.
   void after_step(Engine& engine);
+  /// Evaluations may take long: whoever asks to stop meanwhile has a checkpoint at once.
+  void during_evaluation(const Engine& engine);
   void after_evaluation(const Engine& engine, double loss,
                         const std::vector<events::NamedValue>& metrics);
 
@@ -62,8 +65,7 @@ class Recovery {
 
   std::int64_t first_step() const noexcept { return first_step_; }
   const std::filesystem::path& checkpoint_path() const noexcept { return checkpoint_path_; }
-  /// That training was blocked, and that the writer worked.
-  std::pair<double, double> checkpoint_seconds() const noexcept;
+  CheckpointCost checkpoint_cost() const noexcept;
 
  private:
   void restore(Engine& engine, const Options& options);
@@ -83,6 +85,7 @@ class Recovery {
   std::int64_t steps_per_iteration_ = 1;
   int loop_ = 0;
   int epoch_ = 0;
+  bool has_answered_stop_ = false;
   std::shared_ptr<LoopPosition> position_;
   comm::Communicator* communicator_ = nullptr;
   std::shared_ptr<StopSignals> signals_;

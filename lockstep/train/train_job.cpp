@@ -201,6 +201,7 @@ class TrainJob {
       summary.stages.push_back({stage.forward.mean(), stage.backward.mean()});
     }
     summary.memory = model_->memory();
+    summary.checkpoints = model_->checkpoint_cost();
     summary.private_bytes = most_private_bytes();
     summary.train_loss = last_epoch_.loss;
     summary.train_metrics = last_epoch_.metrics;

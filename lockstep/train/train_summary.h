@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/events/train_events.h"
+#include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/memory_use.h"
 
 namespace lockstep::train {
@@ -50,7 +51,8 @@ struct TrainSummary {
   std::vector<StageSeconds> stages{};
   MemoryUse memory{};
   std::int64_t private_bytes = 0;  ///< memory of the instance that has the most, not shared
-  double train_loss = 0;           ///< of the last epoch
+  CheckpointCost checkpoints{};
+  double train_loss = 0;  ///< of the last epoch
   std::vector<events::NamedValue> train_metrics{};
   std::optional<double> test_loss{};
   std::vector<events::NamedValue> test_metrics{};  ///< "acc" in percent

@@ -284,14 +284,16 @@ void TrainingModel::checkpoint() {
 }
 
 CheckpointCost TrainingModel::checkpoint_cost() const {
-  const auto [blocked, writer] = impl_->recovery.checkpoint_seconds();
-  return {blocked, writer};
+  return impl_->recovery.checkpoint_cost();
 }
 
 StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
                                    const std::function<void(std::int64_t)>& on_batch) {
   auto& engine = impl_->engine();
-  const auto evaluation = engine.evaluate(loader, which(kind), on_batch);
+  const auto evaluation = engine.evaluate(loader, which(kind), [&](std::int64_t done) {
+    impl_->recovery.during_evaluation(engine);
+    on_batch(done);
+  });
   auto result = result_of(evaluation.loss, evaluation.metrics, engine.metrics());
   impl_->recovery.after_evaluation(engine, result.loss, result.metrics);
   return result;

@@ -13,6 +13,7 @@
 #include "lockstep/nn/module_model.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/plan/plan.h"
+#include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/memory_use.h"
 #include "lockstep/train/options.h"
@@ -54,12 +55,6 @@ struct ResumeResult {
   std::int64_t step = 0;  ///< optimizer steps that were made before; 0: it begins
   /// The checkpoint; empty where it is memory that the launcher has kept.
   std::filesystem::path checkpoint{};
-};
-
-/// Time that checkpoints have cost so far, on instance 0.
-struct CheckpointCost {
-  double blocked_seconds = 0;  ///< training waited for a copy
-  double writer_seconds = 0;   ///< of the CPU, in the background
 };
 
 /// Where a plan came from.

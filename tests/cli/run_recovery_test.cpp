@@ -217,6 +217,15 @@ TEST(RunRecoveryTest, ReplacesTheLogOfTheJobBefore) {
               ::testing::MatchesRegex("/.*/[0-9a-f]+/events.jsonl\n"));
 }
 
+TEST(RunRecoveryTest, NamesALogThatCannotBeWritten) {
+  const ScratchFolder folder;
+  std::filesystem::create_directories(folder.path() + "/events.jsonl/in the way");
+  const auto result = lockstep(shell({"--log-dir", folder.path()}, "echo up"));
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("event log: " + folder.path() + "/events.jsonl: Is a dir"));
+}
+
 TEST(RunRecoveryTest, WritesDownWhoKeptOthersWaiting) {
   const ScratchFolder folder;
   const auto result =

@@ -230,6 +230,34 @@ TEST_F(TrainRecoveryTest, SigtermLeavesACheckpointAndACodeOfItsOwn) {
   expect_same("calm", "stopped");
 }
 
+TEST_F(TrainRecoveryTest, AProgramOfTheUsersOwnRecoversTheSameWay) {
+  if (!has_fashion_mnist()) GTEST_SKIP() << "Debian's dataset-fashion-mnist is not installed";
+  const auto program =
+      (std::filesystem::path(LOCKSTEP_BINARY).parent_path() / "train_model").string();
+  const auto command = [&](const std::string& name) {
+    return words(
+        fmt::format("{} run --num-replicas 4 --num-instances 4 --max-restarts 3 --log-dir "
+                    "{} --cache-path {} {} 2 2048",
+                    LOCKSTEP_BINARY, path(name), path("cache"), program));
+  };
+  const auto digest = [](const Finished& finished) {
+    std::smatch found;
+    const std::regex line("weights: ([0-9a-f]{16})");
+    return std::regex_search(finished.out, found, line) ? found[1].str() : finished.err;
+  };
+  const auto expected = start(command("calm")).wait(120s);
+  ASSERT_EQ(expected.exit_code, 0) << expected.err;
+  auto process = start(command("killed"));
+  const auto pids = instances("killed");
+  ASSERT_TRUE(process.wait_for("[Epoch 01]", 60s));
+  ::kill(pids[2], SIGKILL);
+  const auto finished = process.wait(120s);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(digest(finished), digest(expected));
+  EXPECT_EQ(events("killed", "restart").size(), 1U);
+  EXPECT_EQ(events("killed", "resume").size(), 1U);
+}
+
 TEST_F(TrainRecoveryTest, ThreadsPerDeviceAreThoseOfTheCheckpoint) {
   const std::string options =
       "--model mlp --dataset synthetic --size 64 --image-size 8x8x1 --batch-size 4 --epochs 2 "

@@ -22,6 +22,7 @@ train::TrainSummary some_summary() {
           .epochs = 5,
           .optimizer_steps = 285,
           .samples = 291840,
+          .resumed_at = 57,
           .precision = "16.32",
           .seed = 2022,
           .train_seconds = 243.25,
@@ -33,6 +34,7 @@ train::TrainSummary some_summary() {
           .stages = {{.forward = 0.25, .backward = 0.75}},
           .memory = {.weights = 1572864, .optimizer = 3145728, .shared = 25165824},
           .private_bytes = 105381888,
+          .checkpoints = {.taken = 4, .blocked_seconds = 0.0625, .writer_seconds = 0.5},
           .train_loss = 0.375,
           .train_metrics = {{"acc", 87.5}},
           .test_loss = 0.25,
@@ -48,6 +50,7 @@ TEST(TrainSummaryTest, EndsWithTheDigestAndWhatItDependsOn) {
             "time           1.2 % waiting for data, 80.0 % compute, 12.5 % reduction, 6.2 % idle\n"
             "memory         weights 1.5 MiB and optimizer 3.0 MiB, once for the host; 24.0 MiB "
             "shared in all, 100.5 MiB for an instance\n"
+            "checkpoints    4: training waited 0.062 s for them, writing took 0.500 s of a CPU\n"
             "first step     after 1.50 s\n"
             "weights: 0123456789abcdef  (R=8 T=1)\n");
 }
@@ -97,6 +100,11 @@ TEST(TrainSummaryTest, HoldsEveryFieldAsJson) {
     "shared_bytes": 25165824,
     "private_bytes": 105381888
   },
+  "checkpoints": {
+    "taken": 4,
+    "blocked_s": 0.0625,
+    "writer_cpu_s": 0.5
+  },
   "model": "resnet20",
   "dataset": "fashion-mnist",
   "replicas": 8,
@@ -108,6 +116,7 @@ TEST(TrainSummaryTest, HoldsEveryFieldAsJson) {
   "epochs": 5,
   "optimizer_steps": 285,
   "samples": 291840,
+  "resumed_at_step": 57,
   "precision": "16.32",
   "seed": 2022
 }

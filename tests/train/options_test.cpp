@@ -34,7 +34,10 @@ std::vector<Setter> setters() {
           {"schedule", [](Options& it) { it.schedule({}, 2); }},
           {"seed", [](Options& it) { it.seed(2); }},
           {"output", [](Options& it) { it.output(OutputMode::All); }},
-          {"cache", [](Options& it) { it.cache("there"); }}};
+          {"cache", [](Options& it) { it.cache("there"); }},
+          {"checkpoints", [](Options& it) { it.checkpoints({.folder = "there"}); }},
+          {"resume", [](Options& it) { it.resume(); }},
+          {"must_match", [](Options& it) { it.must_match("data", "mine"); }}};
 }
 
 void expect_frozen_by(Options& options, const std::string& user) {
@@ -58,7 +61,10 @@ TEST(OptionsTest, AreWhatWasSet) {
                            .schedule({.kind = ScheduleKind::Cosine, .warmup_epochs = 0.5}, 7)
                            .seed(8)
                            .output(OutputMode::EveryN, 9)
-                           .cache("there");
+                           .cache("there")
+                           .checkpoints({.folder = "here", .every = "10 min", .keep_last = 4})
+                           .resume("auto")
+                           .must_match("data", "mine");
   EXPECT_EQ(options.replicas(), 3);
   EXPECT_EQ(options.gradient_accumulation(), 4);
   EXPECT_EQ(options.device_iterations(), 5);
@@ -75,6 +81,11 @@ TEST(OptionsTest, AreWhatWasSet) {
   EXPECT_EQ(options.output(), OutputMode::EveryN);
   EXPECT_EQ(options.output_every(), 9);
   EXPECT_EQ(options.cache(), "there");
+  EXPECT_EQ(options.checkpoints()->folder, "here");
+  EXPECT_EQ(options.checkpoints()->every, "10 min");
+  EXPECT_EQ(options.checkpoints()->keep_last, 4);
+  EXPECT_EQ(options.resume_from().from, checkpoint::Resume::From::NewestIfAny);
+  EXPECT_THAT(options.to_match(), ElementsAre(std::pair("data", "mine")));
 }
 
 TEST(OptionsTest, AreFrozenByALoader) {
@@ -160,6 +171,11 @@ TEST(OptionsTest, RefuseNumbersThatCannotBeMeant) {
   refuses([](auto& it) { it.schedule({}, 0); }, "schedule: expected at least 1, found 0");
   refuses([](auto& it) { it.output(OutputMode::EveryN, 0); },
           "output: expected at least 1, found 0");
+  refuses([](auto& it) { it.checkpoints({}); }, "checkpoints: expected a folder, found none");
+  refuses([](auto& it) { it.checkpoints({.folder = "c", .keep_last = 0}); },
+          "checkpoints: expected at least 1, found 0");
+  refuses([](auto& it) { it.checkpoints({.folder = "c", .every = "often"}); },
+          "checkpoints: expected");
   EXPECT_EQ(alone().schedule({.warmup_epochs = 0.5}, 1).schedule().warmup_epochs, 0.5);
   for (const double scale : {0.0, 0.5, 3.0, -2.0, 0x1p61, std::numeric_limits<double>::infinity(),
                              std::numeric_limits<double>::quiet_NaN()}) {
