@@ -11,6 +11,8 @@
 #include <array>
 #include <cerrno>
 
+#include "lockstep/events/job_summary.h"
+
 namespace lockstep::ui {
 namespace {
 
@@ -62,6 +64,41 @@ TEST_F(JobConsoleTest, TagsAsItIsTold) {
     make(options).on(InstanceOutput{0, Stream::Stdout, "x\n", ""});
     EXPECT_EQ(out(), expected);
   }
+}
+
+TEST_F(JobConsoleTest, TellsOfRestartsShrinkingAndFaults) {
+  auto console = make({.num_instances = 4});
+  console.on(events::JobRestarting{.restart = 1, .max_restarts = 3});
+  console.on(events::JobRestarting{.restart = 2, .max_restarts = 3, .step = 120});
+  console.on(
+      events::JobShrunk{.instance = 2, .failures = 2, .num_instances = 3, .without_cores = {2, 3}});
+  console.on(events::JobShrunk{.instance = 1, .failures = 2, .num_instances = 1});
+  console.on(
+      events::JobShrunk{.instance = 1, .failures = 2, .num_instances = 2, .without_cores = {7}});
+  console.on(events::FaultInjected{.instance = 2, .kind = "kill", .signal = SIGKILL});
+  console.on(events::FaultInjected{
+      .instance = 1, .kind = "slow", .signal = SIGSTOP, .duration = events::Seconds(0.74)});
+  EXPECT_EQ(err(),
+            "lockstep: starting the job again: restart 1 of 3\n"
+            "lockstep: starting the job again after step 120: restart 2 of 3\n"
+            "lockstep: instance 2 failed 2 times in a row: going on with 3 instances, without "
+            "cores 2-3\n"
+            "lockstep: instance 1 failed 2 times in a row: going on with 1 instance\n"
+            "lockstep: instance 1 failed 2 times in a row: going on with 2 instances, without core "
+            "7\n"
+            "lockstep: chaos: SIGKILL to instance 2\n"
+            "lockstep: chaos: SIGSTOP to instance 1 for 0.7 s\n");
+}
+
+TEST_F(JobConsoleTest, SumsUpOnlyWhereItMaySpeakAndHasSomethingToSay) {
+  events::JobSummary summary;
+  make({}).on(summary);
+  EXPECT_EQ(err(), "");
+  summary.faults = 2;
+  make({}).on(summary);
+  EXPECT_EQ(err(), "lockstep: 2 faults injected, 0.0 s\n");
+  make({.verbosity = Verbosity::Quiet}).on(summary);
+  EXPECT_EQ(err(), "");
 }
 
 TEST_F(JobConsoleTest, HidesAllButOneInstance) {

@@ -14,7 +14,7 @@ struct JobContext {
   std::string run_dir;
   topology::Rendezvous rendezvous;
   topology::Environment environment;  ///< the launcher's own
-  std::string events_file;
+  std::string events_file{};
   int kept_memory = -1;  ///< a descriptor that instances inherit
 };
 

@@ -26,11 +26,13 @@ Clock::time_point after(Clock::time_point begin, events::Seconds delay) {
   return begin + std::chrono::duration_cast<Clock::duration>(delay);
 }
 
-/// For poll: until the deadline, or for ever.
+/// For poll: until the deadline, or for ever. It is asked again after an hour at most, since it
+/// counts in an int.
 int milliseconds_until(const std::optional<Clock::time_point>& deadline) {
   if (!deadline) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*deadline - Clock::now());
-  return static_cast<int>(std::max(milliseconds(0), left).count());
+  constexpr milliseconds kLongest = std::chrono::hours(1);
+  return static_cast<int>(std::clamp(left, milliseconds(0), kLongest).count());
 }
 
 }  // namespace
