@@ -72,7 +72,7 @@ TEST(RunStopTest, KillsAnInstanceThatIsStoppedForTooLong) {
   const auto result = lockstep(shell({"--stall-timeout", "0.3"}, "kill -STOP $$"));
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   EXPECT_THAT(result.err,
-              ContainsRegex("lockstep: instance 0 was stopped for 0\\.3[0-9]* s, longer than "
+              ContainsRegex("lockstep: instance 0 was stopped for [0-9.]+ s, longer than "
                             "--stall-timeout, and was killed \\(host "));
   EXPECT_THAT(result.err, Not(HasSubstr("out of memory")));
   EXPECT_THAT(result.err, HasSubstr("lockstep: 1 stall (instance 0), "));
@@ -84,7 +84,7 @@ TEST(RunStopTest, StartsAJobAgainThatWasStoppedForTooLong) {
                      "[ $LOCKSTEP_RESTART_COUNT = 1 ] || kill -STOP $$; echo over"));
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.out, "over\n");
-  EXPECT_THAT(result.err, HasSubstr("lockstep: 1 restart: instance 0 stopped for 0.3"));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: 1 restart: instance 0 stopped for "));
 }
 
 TEST(RunStopTest, AJobThatTheUserStopsMayStandStillForLong) {
