@@ -34,6 +34,13 @@ test-slow: packages-test build-with-tests
 contract: packages-test build
 	tests/contract/run.sh $(BUILD)/bin
 
+## make chaos       trainings that are killed, stopped and resumed at random moments, hundreds of times (SEED=1)
+SEED := 1
+.PHONY: chaos
+chaos: packages-test build-with-tests
+	LOCKSTEP_CHAOS_SEED=$(SEED) LOCKSTEP_CHAOS_RUNS=kill=100,stop=30,launcher=30,chaos=20 \
+	  $(BUILD)/tests/cli_train_recovery_test --gtest_filter='*Killed*:*Stopped*:*Faults*'
+
 ## make build       install what building takes, and build into build/release
 .PHONY: build
 build: packages-build
