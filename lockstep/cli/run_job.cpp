@@ -91,7 +91,7 @@ struct Job {
 };
 
 /// The supervisor's process: runs the job and reports what went wrong.
-int supervise(Job& job, const launch::JobContext& context, const comm::host::KeptMemory& memory,
+int supervise(Job& job, const launch::JobContext& context, comm::host::KeptMemory& memory,
               launch::Signals& signals, int warden) {
   const auto& [run, console_options, print_topology, dry_run] = job.arguments;
   const launch::InstanceStarter starter(
@@ -135,7 +135,7 @@ int start(Job job, const topology::Environment& environment) {
         const int code = report_errors([&] {
           folder.create();
           // Here, so that it ends with the supervisor.
-          const auto memory = comm::host::KeptMemory::create(folder.job_id());
+          auto memory = comm::host::KeptMemory::create(folder.job_id());
           context.kept_memory = memory.file();
           return supervise(job, context, memory, signals, warden);
         });

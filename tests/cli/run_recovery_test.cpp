@@ -140,6 +140,15 @@ TEST(RunRecoveryTest, GoesOnWithFewerInstancesWhereOneFailsAgainAndAgain) {
   EXPECT_EQ(number_in(entries(log, "shrink")[0], "instances"), 2);
 }
 
+TEST(RunRecoveryTest, BlamesWhoWasLateNotWhoGaveItUp) {
+  const auto result =
+      train({"--num-instances", "3", "--max-restarts", "3", "--shrink", "--stall-timeout", "1"},
+            {"8", "0", "0:2:1:stop", "1:4:1:stop"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lockstep: instance 1 failed 2 times in a row"));
+  EXPECT_EQ(digest_in(result), undisturbed("8"));
+}
+
 TEST(RunRecoveryTest, DoesNotShrinkForFailuresOfDifferentInstancesNorBelowOne) {
   const auto result = train({"--num-instances", "2", "--max-restarts", "5", "--shrink"},
                             {"8", "0", "0:2:1:kill", "1:4:0:kill", "2:5:1:kill"});

@@ -19,14 +19,17 @@ namespace {
 using local::run_threads;
 using testing::expect_error;
 
+/// As the next attempt has it.
 KeptMemory again(const KeptMemory& memory) {
-  return KeptMemory::open(memory.file(), "job");
+  auto opened = KeptMemory::open(memory.file(), "job");
+  opened.begin_attempt();
+  return opened;
 }
 
 /// Asks for a piece, and returns what it begins with, or -1 for a new one, which is then written.
 int visit(KeptMemory& memory, const char* name, std::uint64_t fingerprint, std::size_t bytes,
           char value) {
-  const auto piece = memory.next(name, fingerprint, bytes);
+  const auto piece = memory.next(name, fingerprint, bytes).value();
   const auto mapped = memory.map(piece.offset, bytes);
   auto* data = reinterpret_cast<char*>(mapped.data());
   if (!piece.is_new) return data[bytes - 1];
@@ -99,11 +102,38 @@ TEST(KeptMemoryTest, BelongsToOneJob) {
                "belongs to another job");
 }
 
-TEST(KeptMemoryTest, RefusesMorePiecesThanItHasRoomFor) {
+TEST(KeptMemoryTest, KeepsNoMorePiecesThanItHasRoomFor) {
   auto memory = KeptMemory::create("job");
-  for (int i = 0; i < 64; ++i) memory.next("piece", 0, 1);
-  expect_error([&] { memory.next("piece", 0, 1); }, ErrorKind::Unavailable,
-               "kept memory: expected at most 64 pieces, found one more");
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(memory.next("piece", 0, 1).has_value());
+  EXPECT_FALSE(memory.next("piece", 0, 1).has_value());
+  // What is not kept is shared all the same.
+  run_threads(
+      2,
+      [](Communicator& communicator) {
+        const auto piece = communicator.keep(sizeof(int), "more", 0);
+        EXPECT_TRUE(piece.is_new);
+        if (communicator.rank() == 0) *reinterpret_cast<int*>(piece.memory.data()) = 7;
+        communicator.barrier();
+        EXPECT_EQ(*reinterpret_cast<int*>(piece.memory.data()), 7);
+      },
+      {}, std::make_shared<KeptMemory>(KeptMemory::open(memory.file(), "job")));
+}
+
+TEST(KeptMemoryTest, WhoJoinsAgainInTheSameAttemptGetsTheNextPiece) {
+  auto memory = KeptMemory::create("job");
+  EXPECT_EQ(visit(memory, "weights", 1, 8, 10), -1);
+  auto joined_again = KeptMemory::open(memory.file(), "job");
+  EXPECT_EQ(visit(joined_again, "weights", 1, 8, 20), -1);
+  EXPECT_EQ(memory.num_pieces(), 2);
+}
+
+TEST(KeptMemoryTest, TellsWhoWasGivenUpInThisAttempt) {
+  auto memory = KeptMemory::create("job");
+  EXPECT_EQ(memory.given_up(), -1);
+  KeptMemory::open(memory.file(), "job").note_given_up(2);
+  EXPECT_EQ(memory.given_up(), 2);
+  memory.begin_attempt();
+  EXPECT_EQ(memory.given_up(), -1);
 }
 
 TEST(KeptMemoryTest, TellsHowFarTheTrainingWas) {

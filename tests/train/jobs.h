@@ -49,6 +49,7 @@ class RestartedJob {
  public:
   /// One more attempt, which may end with an error.
   void attempt(int instances, int replicas, const std::function<void(Options)>& function) {
+    memory_.begin_attempt();
     const auto kept = std::make_shared<comm::host::KeptMemory>(
         comm::host::KeptMemory::open(memory_.file(), "job"));
     comm::local::run_threads(

@@ -219,6 +219,8 @@ void Channel::fail_as_late(std::vector<int> late, Clock::time_point begin) {
 
 void Channel::report_stall(int rank, Stall::Kind kind, const std::string& what) const {
   const auto& options = member_->options();
+  auto* kept = member_->kept_memory();
+  if (kind == Stall::Kind::Overdue && kept != nullptr) kept->note_given_up(instance_of(rank));
   if (options.stalled) options.stalled({instance_of(rank), kind, what});
 }
 

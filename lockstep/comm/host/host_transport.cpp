@@ -101,12 +101,13 @@ KeptPiece HostTransport::keep(std::size_t bytes, std::string_view name, std::uin
   KeptPiece piece;
   or_fail([&] {
     agree_on_memory(bytes, name, found, [&] {
-      const auto [offset, is_new] = kept->next(name, fingerprint, bytes);
-      found = {static_cast<std::int64_t>(offset), is_new ? 1 : 0};
+      const auto next = kept->next(name, fingerprint, bytes);
+      if (next) found = {static_cast<std::int64_t>(next->offset), next->is_new ? 1 : 0};
     });
+    if (found[0] == 0) return;  // there is a header at the beginning
     piece = {kept->map(static_cast<std::uint64_t>(found[0]), bytes), found[1] == 1};
   });
-  return piece;
+  return found[0] == 0 ? KeptPiece{allocate(bytes, name)} : piece;
 }
 
 void HostTransport::note_step(std::int64_t step) noexcept {

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMagic = 0x4c4b53544b455054;
 constexpr std::uint32_t kMostPieces = 64;
 
 /// To be changed with the header: launcher and program may be of different builds.
-constexpr std::uint64_t kLayout = 1;
+constexpr std::uint64_t kLayout = 2;
 
 std::uint64_t identity_of(std::string_view job_id) {
   return Fnv().add(kLayout).add(job_id).value();
@@ -48,8 +48,10 @@ struct KeptMemory::Header {
   std::uint64_t magic;
   std::uint64_t identity;
   std::atomic<std::int64_t> step;
+  std::atomic<std::int32_t> given_up;
   /// An entry counts from the moment that it is among so many, and is complete then.
   std::atomic<std::uint32_t> num_pieces;
+  std::atomic<std::uint32_t> num_asked_for;  ///< in this attempt
   std::array<PieceEntry, kMostPieces> pieces;
 };
 
@@ -66,6 +68,7 @@ KeptMemory KeptMemory::create(std::string_view job_id) {
   provide_pages(file.get(), 0, round_up(sizeof(Header), kPage));
   KeptMemory memory(std::move(file));
   memory.header().step.store(-1);
+  memory.begin_attempt();
   memory.header().identity = identity_of(job_id);
   memory.header().magic = kMagic;
   return memory;
@@ -89,20 +92,21 @@ KeptMemory KeptMemory::open(int fd, std::string_view job_id) {
   return memory;
 }
 
-KeptMemory::Piece KeptMemory::next(std::string_view name, std::uint64_t fingerprint,
-                                   std::size_t bytes) {
+void KeptMemory::begin_attempt() noexcept {
+  header().num_asked_for.store(0);
+  header().given_up.store(-1);
+}
+
+std::optional<KeptMemory::Piece> KeptMemory::next(std::string_view name, std::uint64_t fingerprint,
+                                                  std::size_t bytes) {
   auto& head = header();
-  const auto index = next_++;
-  if (index >= kMostPieces) {
-    throw Error(
-        ErrorKind::Unavailable,
-        fmt::format("kept memory: expected at most {} pieces, found one more", kMostPieces));
-  }
+  if (head.num_asked_for.load() == kMostPieces) return std::nullopt;
+  const auto index = head.num_asked_for.fetch_add(1);
   const auto kept_name = short_name(name);
   auto& entry = head.pieces[index];
   if (index < head.num_pieces.load(std::memory_order_acquire) &&
       entry.fits(kept_name.data(), fingerprint, bytes)) {
-    return {entry.offset, false};
+    return Piece{entry.offset, false};
   }
   head.num_pieces.store(index, std::memory_order_release);
   const auto offset =
@@ -113,7 +117,7 @@ KeptMemory::Piece KeptMemory::next(std::string_view name, std::uint64_t fingerpr
   provide_pages(file_.get(), offset, round_up(bytes, kPage));
   entry = {kept_name, fingerprint, offset, bytes};
   head.num_pieces.store(index + 1, std::memory_order_release);
-  return {offset, true};
+  return Piece{offset, true};
 }
 
 SharedMemory KeptMemory::map(std::uint64_t offset, std::size_t bytes) const {
@@ -130,6 +134,14 @@ std::int64_t KeptMemory::step() const noexcept {
 
 void KeptMemory::note_step(std::int64_t step) noexcept {
   header().step.store(step, std::memory_order_relaxed);
+}
+
+int KeptMemory::given_up() const noexcept {
+  return header().given_up.load(std::memory_order_relaxed);
+}
+
+void KeptMemory::note_given_up(int instance) noexcept {
+  header().given_up.store(instance, std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::comm::host

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/base/file.h"
@@ -19,7 +20,7 @@ namespace lockstep::comm::host {
 /// asked for, and all after it, are given up, and new ones made.
 ///
 /// What is in a piece is its owner's: it has to be whole whenever the owner may die. Only one
-/// attempt uses the memory at a time, and in it one thread asks for pieces.
+/// attempt uses the memory at a time, and in it one thread at a time asks for pieces.
 class KeptMemory {
  public:
   /// Errors: `Io`.
@@ -30,12 +31,16 @@ class KeptMemory {
 
   int file() const noexcept { return file_.get(); }
 
+  /// Nobody of the attempt before is left, and the next one will ask for pieces from the first on.
+  void begin_attempt() noexcept;
+
   struct Piece {
     std::uint64_t offset;
     bool is_new;  ///< and zeroed
   };
-  /// The next piece. Errors: `Unavailable` where the machine has not so much memory.
-  Piece next(std::string_view name, std::uint64_t fingerprint, std::size_t bytes);
+  /// The next piece; nothing where there are too many of them to keep one more.
+  /// Errors: `Unavailable` where the machine has not so much memory.
+  std::optional<Piece> next(std::string_view name, std::uint64_t fingerprint, std::size_t bytes);
 
   SharedMemory map(std::uint64_t offset, std::size_t bytes) const;
 
@@ -46,6 +51,11 @@ class KeptMemory {
   std::int64_t step() const noexcept;
   void note_step(std::int64_t step) noexcept;
 
+  /// The instance that the others gave up because it was late; -1: none was. Those who gave it up
+  /// fail, and the launcher has to know who was the cause.
+  int given_up() const noexcept;
+  void note_given_up(int instance) noexcept;
+
  private:
   struct Header;
   explicit KeptMemory(UniqueFd file);
@@ -53,7 +63,6 @@ class KeptMemory {
 
   UniqueFd file_;
   SharedMemory header_;
-  std::uint32_t next_ = 0;  ///< piece
 };
 
 }  // namespace lockstep::comm::host

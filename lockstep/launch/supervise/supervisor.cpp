@@ -83,8 +83,17 @@ bool Supervisor::may_restart() const {
          !interrupted_by_ && !warden_gone_ && sink_.output_error() == 0;
 }
 
+/// Where instances have given up on one that was late, that one; else who failed.
+int Supervisor::cause() const {
+  const int failed = *attempt_.failed;
+  const auto& status = attempt_.instances[static_cast<std::size_t>(failed)].status;
+  const bool gave_up = status->shell_code() == lockstep::exit_code(ErrorKind::Timeout);
+  const int late = options_.kept_memory != nullptr ? options_.kept_memory->given_up() : -1;
+  return gave_up && late >= 0 && late < std::ssize(attempt_.instances) ? late : failed;
+}
+
 void Supervisor::shrink_if_repeated() {
-  const int cause = *attempt_.failed;
+  const int cause = this->cause();
   failures_in_a_row_ = last_failed_ == cause ? failures_in_a_row_ + 1 : 1;
   last_failed_ = cause;
   if (options_.shrinker == nullptr || failures_in_a_row_ < kFailuresBeforeShrinking ||
@@ -135,6 +144,7 @@ bool Supervisor::is_state_kept() const {
 void Supervisor::run_attempt(int restart_count) {
   attempt_ = {};
   attempt_.restart_count = restart_count;
+  if (options_.kept_memory != nullptr) options_.kept_memory->begin_attempt();
   if (faults_) faults_->forget_instances();
   std::optional<Error> start_error;
   try {

@@ -27,7 +27,7 @@ struct SupervisorOptions {
   int warden = -1;  ///< a pidfd; when that process is gone, everything ends at once
   std::optional<ChaosOptions> chaos{};
   /// What instances leave for those that come after them; it outlives the supervisor.
-  const comm::host::KeptMemory* kept_memory = nullptr;
+  comm::host::KeptMemory* kept_memory = nullptr;
   Shrinker* shrinker = nullptr;  ///< plans with fewer instances, where that is wanted
 };
 
@@ -77,6 +77,7 @@ class Supervisor {
   void run_attempt(int restart_count);
   void start_instances();
   bool may_restart() const;
+  int cause() const;
   void shrink_if_repeated();
   int exit_code() const;
   std::optional<std::int64_t> step() const;
