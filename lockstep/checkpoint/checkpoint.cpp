@@ -84,6 +84,16 @@ void check_names(const Manifest& manifest, std::set<std::string> found, const fs
   }
 }
 
+/// Its manifest, whatever there is beside it.
+Manifest manifest_alone(const fs::path& folder) {
+  const auto path = folder / kManifestName;
+  if (const auto size = size_of_file(path); size > kMostManifestBytes) {
+    throw damaged(path, fmt::format("at most {} bytes", kMostManifestBytes),
+                  fmt::format("{}", size));
+  }
+  return parse_manifest(read_file(path.string()), path.string());
+}
+
 weights::WeightFile open_file(const fs::path& folder, const FileEntry& entry) {
   const auto path = folder / entry.name;
   if (const auto found = checksum_of_file(path); found != entry.checksum) {
@@ -116,15 +126,10 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
 
 Manifest read_manifest(const fs::path& folder) {
   const auto names = file_names(folder);
-  const auto path = folder / kManifestName;
   if (!names.contains(std::string(kManifestName))) {
     throw damaged(folder, fmt::format("a file '{}'", kManifestName), "none");
   }
-  if (const auto size = size_of_file(path); size > kMostManifestBytes) {
-    throw damaged(path, fmt::format("at most {} bytes", kMostManifestBytes),
-                  fmt::format("{}", size));
-  }
-  auto manifest = parse_manifest(read_file(path.string()), path.string());
+  auto manifest = manifest_alone(folder);
   check_names(manifest, names, folder);
   for (const auto& file : manifest.files) {
     const auto size = size_of_file(folder / file.name);
@@ -157,14 +162,17 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
 
 std::optional<Checkpoint> newest_checkpoint(
     const fs::path& folder,
-    const std::function<void(const fs::path&, const std::string& why)>& on_damaged) {
+    const std::function<void(const fs::path&, const std::string& why)>& on_damaged,
+    const std::function<bool(const Manifest&)>& is_wanted) {
   std::set<fs::path> told;
   for (int look = 1;; ++look) {
     bool has_changed = false;
     auto paths = list_checkpoints(folder);
     for (; !paths.empty() && !has_changed; paths.pop_back()) {
       try {
-        return Checkpoint::open(paths.back());
+        if (!is_wanted || is_wanted(manifest_alone(paths.back()))) {
+          return Checkpoint::open(paths.back());
+        }
       } catch (const Error& error) {
         // What is no longer there was replaced or removed since: what took its place is better.
         std::error_code unknown;

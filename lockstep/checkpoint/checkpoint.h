@@ -48,9 +48,11 @@ Manifest read_manifest(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
 
 /// The newest checkpoint that is whole. `on_damaged`, if any, hears of those after it that are not.
-/// Somebody may be writing into the folder meanwhile. Errors: `Io`, naming it.
+/// With `is_wanted`, others are passed over in silence, damaged or not, as far as their manifest
+/// can be read. Somebody may be writing into the folder meanwhile. Errors: `Io`, naming it.
 std::optional<Checkpoint> newest_checkpoint(
     const std::filesystem::path& folder,
-    const std::function<void(const std::filesystem::path&, const std::string& why)>& on_damaged);
+    const std::function<void(const std::filesystem::path&, const std::string& why)>& on_damaged,
+    const std::function<bool(const Manifest&)>& is_wanted = {});
 
 }  // namespace lockstep::checkpoint

@@ -256,6 +256,7 @@ std::string to_json(const Manifest& manifest) {
                   {"weights", manifest.weights},
                   {"metrics", std::move(metrics)},
                   {"reason", manifest.reason},
+                  {"job", manifest.job},
                   {"written", manifest.written},
                   {"lockstep", version()},
                   {"files", files_json(manifest)},
@@ -275,14 +276,15 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
         fmt::format("{}: expected a checkpoint of format {}, found {}", where, kVersion, found),
         "a newer lockstep wrote it: use that");
   }
-  object.expect_only({kVersionKey, "position", "options", "weights", "metrics", "reason", "written",
-                      "lockstep", "files", "checksum"});
+  object.expect_only({kVersionKey, "position", "options", "weights", "metrics", "reason", "job",
+                      "written", "lockstep", "files", "checksum"});
   object.text("lockstep");
   return {.position = position_of(object.object("position")),
           .options = options_of(object.object("options")),
           .weights = object.digits("weights", kDigestDigits),
           .metrics = metrics_of(object.object("metrics")),
           .reason = object.text("reason"),
+          .job = object.text("job"),
           .written = object.text("written"),
           .files = files_of(object.object("files"))};
 }

@@ -35,6 +35,7 @@ struct Manifest {
   std::string weights{};                    ///< their digest
   std::map<std::string, double> metrics{};  ///< of an evaluation at this position, if there was one
   std::string reason{};                     ///< why it was taken: "interval", "best", "signal", …
+  std::string job{};                        ///< the launcher's name for the job; empty: none
   std::string written{};                    ///< when: "2026-11-15T21:40:07Z"
   std::vector<FileEntry> files{};
   bool operator==(const Manifest&) const = default;

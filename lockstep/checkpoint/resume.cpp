@@ -25,6 +25,15 @@ std::optional<fs::path> folder_of(const Resume& resume, const fs::path& folder) 
   return resume.path;
 }
 
+void check_is_there(const fs::path& path) {
+  std::error_code ignored;  // whoever opens it will say what is wrong with it
+  if (fs::status(path, ignored).type() != fs::file_type::not_found) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("resume: expected a checkpoint or a folder of them, found nothing at {}",
+                          path.string()),
+              "--resume without a path takes the newest of --checkpoint-dir");
+}
+
 }  // namespace
 
 Resume parse_resume(std::string_view text) {
@@ -36,6 +45,7 @@ Resume parse_resume(std::string_view text) {
 std::optional<Checkpoint> find_checkpoint(const Resume& resume, const fs::path& folder,
                                           const OnDamaged& on_damaged) {
   if (resume.from == Resume::From::Nothing) return std::nullopt;
+  if (resume.from == Resume::From::Path) check_is_there(resume.path);
   const auto among = folder_of(resume, folder);
   if (!among) return Checkpoint::open(resume.path);
   int damaged = 0;
@@ -54,6 +64,13 @@ std::optional<Checkpoint> find_checkpoint(const Resume& resume, const fs::path& 
   throw Error(ErrorKind::Options,
               fmt::format("resume: expected a checkpoint in {}, found none", among->string()),
               "--resume=auto begins where there is none");
+}
+
+std::optional<Checkpoint> find_checkpoint_of_job(std::string_view job, const fs::path& folder,
+                                                 const OnDamaged& on_damaged) {
+  if (job.empty()) return std::nullopt;
+  return newest_checkpoint(folder, on_damaged,
+                           [&](const Manifest& manifest) { return manifest.job == job; });
 }
 
 std::optional<std::string> option_of_checkpoint(const Resume& resume, const fs::path& folder,

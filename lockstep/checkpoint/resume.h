@@ -34,10 +34,17 @@ using OnDamaged = std::function<void(const std::filesystem::path&, const std::st
 
 /// The checkpoint that is meant; `folder` is that of the training. Nothing where it is to begin.
 ///
-/// Errors: `Options` where there is none though one is wanted; `Data` where all that there are, or
-/// the one that was named, are damaged.
+/// Errors: `Options` where there is none though one is wanted, or nothing at the path that was
+/// named; `Data` where all that there are, or the one that was named, are damaged.
 std::optional<Checkpoint> find_checkpoint(const Resume& resume, const std::filesystem::path& folder,
                                           const OnDamaged& on_damaged);
+
+/// The newest whole checkpoint that an attempt of this job, before this one, has left; none where
+/// `job` is empty. Those of other jobs are passed over in silence.
+/// Errors: `Io`, naming the folder.
+std::optional<Checkpoint> find_checkpoint_of_job(std::string_view job,
+                                                 const std::filesystem::path& folder,
+                                                 const OnDamaged& on_damaged);
 
 /// The value of an option when the newest checkpoint that can be meant was taken, as far as its
 /// manifest can be read: for those who decide it before anything else. No other file is looked at.

@@ -59,8 +59,8 @@ inline bool holds(const checkpoint::Checkpoint& found, const checkpoint::Content
   return manifest.position == content.manifest.position &&
          manifest.options == content.manifest.options &&
          manifest.metrics == content.manifest.metrics &&
-         manifest.reason == content.manifest.reason && equal(found.weights(), content.weights) &&
-         equal(found.state(), content.state);
+         manifest.reason == content.manifest.reason && manifest.job == content.manifest.job &&
+         equal(found.weights(), content.weights) && equal(found.state(), content.state);
 }
 
 /// The names in a folder, sorted; those that begin with a dot as well.

@@ -21,6 +21,7 @@ Manifest made_manifest() {
           .weights = "0123456789abcdef",
           .metrics = {{"acc", 0.1}, {"loss", -0.25}},
           .reason = "interval",
+          .job = "5f3a",
           .written = "2026-11-15T21:40:07Z",
           .files = {{"weights.safetensors", 1234, "00112233445566778899aabbccddeeff"},
                     {"state.safetensors", 0, "ffeeddccbbaa99887766554433221100"}}};
@@ -69,6 +70,7 @@ TEST(ManifestTest, IsTextThatPeopleCanRead) {
     "loss": -0.25
   },
   "reason": "interval",
+  "job": "5f3a",
   "written": "2026-11-15T21:40:07Z",
   "lockstep": ")" + std::string(version()) +
                       R"(",
@@ -166,6 +168,16 @@ TEST(ManifestTest, RefusesWhatHasTheChecksumOfSomethingElse) {
   const auto text = to_json(made_manifest());
   expect_error([&] { parse_manifest(replaced(text, "0.05", "0.06"), "m"); }, ErrorKind::Data,
                "m: expected the checksum ");
+}
+
+TEST(ManifestTest, HasAJobThoughItMayBeEmpty) {
+  auto manifest = made_manifest();
+  manifest.job = "";
+  const auto text = to_json(manifest);
+  EXPECT_THAT(text, ::testing::HasSubstr("\"job\": \"\""));
+  EXPECT_EQ(parse_manifest(text, "m"), manifest);
+  expect_refused("  \"job\": \"5f3a\",\n", "", "m: expected a 'job', found none");
+  expect_refused("\"5f3a\"", "7", "m: expected a text as 'job', found 7");
 }
 
 TEST(ManifestTest, RefusesWhatIsNoJson) {
