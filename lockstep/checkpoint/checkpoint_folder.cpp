@@ -42,16 +42,24 @@ void make_folders(const fs::path& path) {
   sync_folder(parent_of(path));
 }
 
+/// Not every file system knows such locks, and some only on files that are open for writing. They
+/// guard against a mistake of the user; to refuse to train for want of one would be another.
+bool has_no_locks(int error) {
+  return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL ||
+         error == EBADF;
+}
+
 UniqueFd open_and_lock(const fs::path& path) {
   UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Better now than after an hour of training.
   if (!folder || ::access(path.c_str(), W_OK | X_OK) != 0) throw io_error(path.string());
   while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
+    if (has_no_locks(errno)) break;
     if (errno != EWOULDBLOCK) throw io_error("lock " + path.string());
     throw Error(
         ErrorKind::Unavailable,
-        fmt::format("{}: another process writes checkpoints into this folder", path.string()),
+        fmt::format("{}: another training writes checkpoints into this folder", path.string()),
         "wait until it has ended, or choose another folder");
   }
   return folder;

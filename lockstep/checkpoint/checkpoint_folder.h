@@ -36,13 +36,14 @@ struct Keeping {
 /// A checkpoint is written beside its place, brought to disk file by file, and renamed: whoever
 /// looks, and whatever crashes at whatever moment, finds it whole or not at all. Older ones go only
 /// after that, and damaged ones with them; that some cannot be removed fails nothing. A lock on the
-/// folder keeps a second writer out; it ends with the process.
+/// folder, where its file system has such, keeps a second writer out; it ends with the process.
 ///
 /// One thread at a time.
 class CheckpointFolder {
  public:
   /// Makes the folder where it is not there, takes the lock, and removes what a crash left
-  /// unfinished. Errors, naming the folder: `Io`; `Unavailable` where another process writes there.
+  /// unfinished. Errors, naming the folder: `Io`; `Unavailable` where another training writes
+  /// there.
   CheckpointFolder(std::filesystem::path folder, Keeping keeping);
 
   const std::filesystem::path& path() const noexcept { return path_; }

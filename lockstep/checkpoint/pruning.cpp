@@ -43,6 +43,12 @@ std::vector<Candidate> candidates_in(const std::filesystem::path& folder,
   return candidates;
 }
 
+std::optional<double> best_metric(const std::filesystem::path& folder, const std::string& metric) {
+  const auto candidates = candidates_in(folder, metric);
+  const auto* const best = best_of(candidates);
+  return best != nullptr ? best->metric : std::nullopt;
+}
+
 std::vector<std::filesystem::path> superfluous(const std::vector<Candidate>& candidates,
                                                const std::filesystem::path& written,
                                                const Keeping& keeping) {

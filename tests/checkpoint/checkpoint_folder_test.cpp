@@ -8,10 +8,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/pruning.h"
 #include "tests/checkpoint/made_content.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"
@@ -72,7 +74,7 @@ TEST(CheckpointFolderTest, KeepsASecondWriterOut) {
   const ScratchFolder scratch;
   auto folder = std::make_unique<CheckpointFolder>(scratch.path(), Keeping{});
   expect_error([&] { CheckpointFolder(scratch.path(), {}); }, ErrorKind::Unavailable,
-               scratch.path() + ": another process writes checkpoints into this folder");
+               scratch.path() + ": another training writes checkpoints into this folder");
   const auto second = testing::run({CHECKPOINT_WORKER_BINARY, scratch.path(), "2", "1:0"});
   EXPECT_EQ(second.exit_code, exit_code(ErrorKind::Unavailable)) << second.err;
   auto moved = std::make_unique<CheckpointFolder>(std::move(*folder));
@@ -82,6 +84,25 @@ TEST(CheckpointFolderTest, KeepsASecondWriterOut) {
   moved.reset();
   CheckpointFolder(scratch.path(), {}).write(made_content(2));
   EXPECT_EQ(names_in(scratch.path()), steps({1, 2}));
+}
+
+TEST(CheckpointFolderTest, GoesOnWithoutALockWhereTheFileSystemHasNone) {
+  const auto run_without_locks = [](const std::string& folder, int error) {
+    return testing::run({CHECKPOINT_WORKER_BINARY, folder, "2", "1:0"},
+                        {.environment = {{"LD_PRELOAD", CRASH_AT_LIBRARY},
+                                         {"CRASH_AT_NO_LOCKS", std::to_string(error)},
+                                         {"ASAN_OPTIONS", "verify_asan_link_order=0"}}});
+  };
+  for (const int error : {ENOSYS, EOPNOTSUPP, ENOTSUP, ENOLCK, EINVAL, EBADF}) {
+    const ScratchFolder scratch;
+    const auto ended = run_without_locks(scratch.path(), error);
+    EXPECT_EQ(ended.exit_code, 0) << std::strerror(error) << ": " << ended.err;
+    EXPECT_EQ(names_in(scratch.path()), steps({1}));
+  }
+  const ScratchFolder scratch;
+  const auto ended = run_without_locks(scratch.path(), EIO);
+  EXPECT_EQ(ended.exit_code, exit_code(ErrorKind::Io));
+  EXPECT_THAT(ended.err, ::testing::HasSubstr("lock " + scratch.path() + ": Input/output error"));
 }
 
 TEST(CheckpointFolderTest, IsFreeAgainWhenItsProcessIsKilled) {
@@ -187,6 +208,28 @@ TEST(CheckpointFolderTest, KeepsTheBestToo) {
   EXPECT_EQ(names_in(scratch.path()), steps({5, 6}));
   folder.write(with_metric(7, 9, "top5"));
   EXPECT_EQ(names_in(scratch.path()), steps({5, 7}));
+}
+
+TEST(CheckpointFolderTest, KnowsTheBestValueOfAMetric) {
+  const ScratchFolder scratch;
+  const fs::path path = scratch.path();
+  EXPECT_EQ(best_metric(path / "none", "acc"), std::nullopt);
+  CheckpointFolder folder(path, {.last = 10});
+  folder.write(made_content(1));
+  EXPECT_EQ(best_metric(path, "acc"), std::nullopt);
+  folder.write(with_metric(2, std::nan("")));
+  EXPECT_EQ(best_metric(path, "acc"), std::nullopt);
+  folder.write(with_metric(3, -0.5));
+  folder.write(with_metric(4, 0.25));
+  folder.write(with_metric(5, std::nan("")));
+  folder.write(with_metric(6, 0.125));
+  folder.write(with_metric(7, 9, "top5"));
+  EXPECT_EQ(best_metric(path, "acc"), 0.25);
+  EXPECT_EQ(best_metric(path, "top5"), 9);
+  fs::resize_file(path / step_name(4) / kManifestName, 10);
+  EXPECT_EQ(best_metric(path, "acc"), 0.125);
+  fs::remove(path / step_name(6) / kStateName);
+  EXPECT_EQ(best_metric(path, "acc"), -0.5);
 }
 
 TEST(CheckpointFolderTest, KeepsTheBestByTheMetricThatIsAskedFor) {

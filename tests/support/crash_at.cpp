@@ -5,11 +5,13 @@
 //     CRASH_AT_CALL=7          which call dies, before it has done anything; a write, half done
 //     CRASH_AT_LOG=/tmp/log    a line for each call: "rename /tmp/x/a /tmp/x/b"
 //     CRASH_AT_REFUSE=rename   this call fails instead, with EIO, from the k-th on
+//     CRASH_AT_NO_LOCKS=38     flock fails everywhere, with this errno
 //
 // Nothing is brought to disk: that takes long, and whether it was asked for is in the log.
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -158,6 +160,14 @@ int fsync(int fd) {
 
 int fdatasync(int fd) {
   return passes(count("fdatasync", path_of(fd))) ? 0 : -1;
+}
+
+int flock(int fd, int operation) noexcept {
+  if (const auto refused = variable("CRASH_AT_NO_LOCKS"); !refused.empty()) {
+    errno = std::atoi(refused.c_str());
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
 
 int rename(const char* from, const char* to) noexcept {
