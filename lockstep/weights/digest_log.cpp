@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <span>
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/partial_file.h"
 #include "lockstep/data/formats/bytes.h"
 
 namespace lockstep::weights {
@@ -139,10 +141,18 @@ DigestLogHeader parse_header(const std::string& text, const std::string& where) 
   return header;
 }
 
+/// Whether a file ends before its first line does.
+bool has_no_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  std::getline(file, line);
+  return file.eof();
+}
+
 /// What a log holds up to a step, as lines.
 std::string lines_until(const std::string& path, std::int64_t last) {
   std::string lines;
-  if (!std::filesystem::exists(path)) return lines;
+  if (!std::filesystem::exists(path) || has_no_line(path)) return lines;
   DigestLogReader reader(path);
   for (auto step = reader.next(); step && step->step <= last; step = reader.next()) {
     lines += line_of(*step);
@@ -150,15 +160,22 @@ std::string lines_until(const std::string& path, std::int64_t last) {
   return lines;
 }
 
+void replace(const std::string& path, const std::string& text) {
+  PartialFile file(path);
+  file.append(std::as_bytes(std::span(text)));
+  file.publish();
+}
+
 }  // namespace
 
 DigestLogWriter::DigestLogWriter(const std::filesystem::path& path, const DigestLogHeader& header,
                                  std::optional<std::int64_t> after)
     : path_(path) {
-  const auto kept = after ? lines_until(path_, *after) : "";
-  file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (after) replace(path_, line_of(header) + lines_until(path_, *after));
+  const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | (after ? 0 : O_CREAT | O_TRUNC);
+  file_.reset(::open(path_.c_str(), flags, 0666));
   if (!file_) throw io_error("write " + path_);
-  write_line(line_of(header) + kept);
+  if (!after) write_line(line_of(header));
 }
 
 void DigestLogWriter::append(const DigestStep& step) {

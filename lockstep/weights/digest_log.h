@@ -43,7 +43,9 @@ inline constexpr std::string_view kDigestLogName = "digests.jsonl";
 class DigestLogWriter {
  public:
   /// Replaces a log that is there. With `after`, as when a run is resumed, what it holds up to that
-  /// step is kept; it may then also throw `Data` where that log is damaged.
+  /// step is kept, and whatever crashes at whatever moment, the old log or the new one is there.
+  /// One without a whole line, as a crash may have left it, is none. Then there may also be `Data`
+  /// where the log is damaged, and `Options` where it is no plain file.
   DigestLogWriter(const std::filesystem::path& path, const DigestLogHeader& header,
                   std::optional<std::int64_t> after = std::nullopt);
 

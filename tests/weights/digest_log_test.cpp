@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "lockstep/weights/compare_logs.h"
@@ -127,6 +128,36 @@ TEST_F(DigestLogTest, ReplacesALogUnlessItIsResumed) {
   EXPECT_THAT(read_all(fresh), ::testing::IsEmpty());
 }
 
+TEST_F(DigestLogTest, LeavesTheOldLogWholeUntilTheNewOneTakesItsPlace) {
+  folder_.write("digests.jsonl", kHeader + kStep20);
+  // What a kill before the new log is there would leave.
+  const auto old = folder_.path() + "/old";
+  std::filesystem::create_hard_link(path_, old);
+  DigestLogWriter resumed(path_, {.replicas = 4}, 30);
+  EXPECT_EQ(read_file(old), kHeader + kStep20);
+  EXPECT_THAT(numbers_of(read_all(path_)), ElementsAre(20));
+  EXPECT_EQ(DigestLogReader(path_).header().replicas, 4);
+  resumed.append({40, {1.0F}, {}});
+  EXPECT_THAT(numbers_of(read_all(path_)), ElementsAre(20, 40));
+  std::filesystem::remove(old);
+  std::filesystem::remove(path_);
+  EXPECT_TRUE(folder_.is_empty());
+}
+
+TEST_F(DigestLogTest, TakesALogWithoutAHeaderForNone) {
+  for (std::size_t bytes = 0; bytes < kHeader.size(); ++bytes) {
+    folder_.write("digests.jsonl", kHeader.substr(0, bytes));
+    DigestLogWriter(path_, {.replicas = 3}, 45).append({60, {1.0F}, {}});
+    EXPECT_THAT(numbers_of(read_all(path_)), ElementsAre(60)) << bytes;
+    EXPECT_EQ(DigestLogReader(path_).header().replicas, 3);
+  }
+  // A file of somebody else is not.
+  folder_.write("digests.jsonl", "hello\n");
+  expect_error([&] { DigestLogWriter(path_, {}, 45); }, ErrorKind::Data,
+               path_ + ": line 1: expected an object of JSON, found 'hello'");
+  EXPECT_EQ(read_file(path_), "hello\n");
+}
+
 TEST_F(DigestLogTest, NamesTheLineThatIsDamaged) {
   expect_damaged("", ": expected a digest log, found an empty file");
   expect_damaged("hello\n", ": line 1: expected an object of JSON, found 'hello'");
@@ -174,6 +205,10 @@ TEST_F(DigestLogTest, NamesTheFileThatTheSystemRefuses) {
                "write " + folder_.path() + "/no/log: No such file or directory");
   expect_error([] { DigestLogWriter("/dev/full", {}); }, ErrorKind::Io,
                "write /dev/full: No space left on device");
+  expect_error([&] { DigestLogWriter(folder_.path() + "/no/log", {}, 45); }, ErrorKind::Io,
+               folder_.path() + "/no/log");
+  expect_error([&] { DigestLogWriter("/dev/null", {}, 45); }, ErrorKind::Options,
+               "/dev/null: expected a file that may be replaced, found another kind");
 }
 
 class CompareLogsTest : public ::testing::Test {
