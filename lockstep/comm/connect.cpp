@@ -54,20 +54,15 @@ std::shared_ptr<host::KeptMemory> open_kept_memory(const topology::Identity& ide
 /// Writes stalls into the job's log, if there is one. Without it the job runs all the same.
 std::function<void(const Stall&)> stall_writer(const topology::Identity& identity,
                                                std::shared_ptr<host::KeptMemory> kept) {
-  if (!identity.events_file) return {};
-  try {
-    const auto log = std::make_shared<events::EventLog>(*identity.events_file);
-    return [log, kept = std::move(kept)](const Stall& stall) {
-      events::LogEntry entry{.event = "stall", .instance = stall.instance};
-      if (kept && kept->step() >= 0) entry.step = kept->step();
-      entry.more = {{"kind", stall.kind == Stall::Kind::Late ? "late" : "overdue"},
-                    {"what", stall.what}};
-      log->write(entry);
-    };
-  } catch (const Error& error) {
-    log_warning(error.what());
-    return {};
-  }
+  const auto log =
+      std::make_shared<events::EventLog>(events::open_event_log(identity.events_file, log_warning));
+  return [log, kept = std::move(kept)](const Stall& stall) {
+    events::LogEntry entry{.event = "stall", .instance = stall.instance};
+    if (kept && kept->step() >= 0) entry.step = kept->step();
+    entry.more = {{"kind", stall.kind == Stall::Kind::Late ? "late" : "overdue"},
+                  {"what", stall.what}};
+    log->write(entry);
+  };
 }
 
 }  // namespace

@@ -90,6 +90,17 @@ void EventLog::write(const LogEntry& entry) const noexcept {
   }
 }
 
+EventLog open_event_log(const std::optional<std::string>& path,
+                        const std::function<void(const std::string&)>& warn) {
+  if (!path) return {};
+  try {
+    return EventLog(*path);
+  } catch (const std::exception& error) {
+    if (warn) warn(error.what());
+    return {};
+  }
+}
+
 std::vector<LogEntry> read_event_log(const std::string& path) {
   const auto text = read_file(path);
   std::vector<LogEntry> entries;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,6 +42,11 @@ class EventLog {
   UniqueFd file_;
   mutable bool has_failed_ = false;
 };
+
+/// The log at this path, for those who go on without one: where it cannot be opened, `warn` hears
+/// why. Then, and without a path, it is one that nobody reads. Throws nothing of its own.
+EventLog open_event_log(const std::optional<std::string>& path,
+                        const std::function<void(const std::string&)>& warn);
 
 /// The entries of a log, as far as they can be read: a line that a crash has cut is left out. When
 /// an entry was written stands among its values, as "time" and "unix".

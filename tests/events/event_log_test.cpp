@@ -76,6 +76,19 @@ TEST_F(EventLogTest, NamesAFileThatCannotBeOpened) {
                         "event log: /nowhere/events.jsonl: No such file");
 }
 
+TEST_F(EventLogTest, IsOpenedOrWarnedOf) {
+  std::string warned;
+  const auto warn = [&](const std::string& text) { warned += text; };
+  open_event_log(path_, warn).write({.event = "resume"});
+  ASSERT_EQ(read_event_log(path_).size(), 1U);
+  EXPECT_EQ(read_event_log(path_)[0].event, "resume");
+  open_event_log(std::nullopt, warn).write({.event = "resume"});
+  EXPECT_EQ(warned, "");
+  open_event_log("/nowhere/events.jsonl", warn).write({.event = "resume"});
+  EXPECT_THAT(warned, ::testing::StartsWith("event log: /nowhere/events.jsonl: No such file"));
+  open_event_log("/nowhere/events.jsonl", {}).write({.event = "resume"});
+}
+
 TEST_F(EventLogTest, SaysNothingWhereNobodyReads) {
   const EventLog nobody;
   nobody.write({.event = "start"});
