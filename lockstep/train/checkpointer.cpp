@@ -4,30 +4,9 @@
 
 #include <cmath>
 
-#include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/checkpoint/pruning.h"
 
 namespace lockstep::train {
-namespace {
-
-/// The best value of a metric among the checkpoints of a folder.
-std::optional<double> best_in(const std::filesystem::path& folder, const std::string& metric) {
-  std::optional<double> best;
-  for (const auto& path : checkpoint::list_checkpoints(folder)) {
-    try {
-      const auto file = (path / checkpoint::kManifestName).string();
-      const auto manifest = checkpoint::parse_manifest(read_file(file), file);
-      const auto found = manifest.metrics.find(metric);
-      if (found != manifest.metrics.end())
-        best = std::max(best.value_or(found->second), found->second);
-    } catch (const Error&) {
-      // A damaged one is not the best.
-    }
-  }
-  return best;
-}
-
-}  // namespace
 
 std::byte* Snapshot::make_room(std::size_t bytes) {
   if (bytes > bytes_) {
@@ -44,7 +23,8 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, std::int64_t step, 
       last_{.step = step},
       writer_(checkpoint::CheckpointFolder(
           options.folder, {.last = options.keep_last, .best_metric = options.best_metric})) {
-  if (!options.best_metric.empty()) best_ = best_in(options.folder, options.best_metric);
+  if (!options.best_metric.empty())
+    best_ = checkpoint::best_metric(options.folder, options.best_metric);
 }
 
 Checkpointer::~Checkpointer() {
@@ -52,21 +32,16 @@ Checkpointer::~Checkpointer() {
   report();
 }
 
-bool Checkpointer::is_time(const checkpoint::Position& position) const {
+bool Checkpointer::is_due(std::int64_t step) {
   using Unit = checkpoint::Interval::Unit;
+  report();
+  if (writer_.is_busy()) return false;
   if (interval_.unit == Unit::Steps) {
     const auto count = static_cast<std::int64_t>(interval_.count);
-    return position.step / count > last_.step / count;
+    return step / count > last_.step / count;
   }
   return interval_.unit == Unit::Seconds &&
          Clock::now() - last_time_ >= std::chrono::duration<double>(interval_.count);
-}
-
-void Checkpointer::after_step(const Moment& moment, bool is_asked, const Copy& copy) {
-  report();
-  // One that is late is taken as soon as the one before is written.
-  if (!is_asked && (writer_.is_busy() || !is_time(moment.position))) return;
-  take(moment, is_asked ? "signal" : "interval", copy);
 }
 
 void Checkpointer::after_evaluation(std::int64_t step,
@@ -91,8 +66,7 @@ void Checkpointer::after_epoch(const Moment& moment, const Copy& copy) {
   if (is_time) take(moment, "interval", copy);
 }
 
-std::filesystem::path Checkpointer::take_last(const Moment& moment, const std::string& reason,
-                                              const Copy& copy) {
+bool Checkpointer::take_last(const Moment& moment, const std::string& reason, const Copy& copy) {
   writer_.wait();
   report();
   if (last_ != moment.position || last_path_.empty()) {
@@ -100,8 +74,13 @@ std::filesystem::path Checkpointer::take_last(const Moment& moment, const std::s
     writer_.wait();
     report();
   }
-  if (last_path_.empty()) throw Error(ErrorKind::Io, "checkpoint: " + last_error_);
-  return last_path_;
+  return !last_path_.empty();
+}
+
+void Checkpointer::begin_anew() {
+  writer_.wait();  // it reads weights that are about to be set
+  last_ = {};
+  evaluated_step_ = -1;
 }
 
 void Checkpointer::take(const Moment& moment, const std::string& reason, const Copy& copy) {
@@ -109,7 +88,7 @@ void Checkpointer::take(const Moment& moment, const std::string& reason, const C
   writer_.wait();  // it reads the snapshot
   auto make = copy(snapshot_);
   checkpoint::Manifest manifest{
-      .position = moment.position, .options = moment.options, .reason = reason};
+      .position = moment.position, .options = moment.options, .reason = reason, .job = moment.job};
   if (evaluated_step_ == moment.position.step) {
     manifest.metrics = metrics_;
     if (is_best()) best_ = metrics_.at(options_.best_metric);
@@ -137,7 +116,6 @@ void Checkpointer::report() {
       last_path_ = written.path;
       entry.more.emplace_back("path", written.path.string());
     } else {
-      last_error_ = written.error;
       entry.more.emplace_back("error", written.error);
       listeners_.tell(
           fmt::format("the checkpoint of step {} could not be written: {}; the ones before it stay",

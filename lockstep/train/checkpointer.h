@@ -34,12 +34,13 @@ class Snapshot {
 struct Moment {
   checkpoint::Position position;
   std::vector<std::pair<std::string, std::string>> options;
+  std::string job{};  ///< the launcher's name for it
 };
 
 /// Takes the checkpoints of a training on the one instance that writes them: decides when, copies
 /// the state, and has it written in the background.
 ///
-/// One thread at a time. What goes wrong with a checkpoint is told and ends nothing.
+/// One thread at a time. A checkpoint that could not be written is told of, and ends nothing.
 class Checkpointer {
  public:
   struct Listeners {
@@ -53,23 +54,27 @@ class Checkpointer {
   /// Copies the state into the snapshot, and returns what will make tensors of it later.
   using Copy = std::function<std::function<checkpoint::Content()>(Snapshot&)>;
 
-  /// An optimizer step is done: takes one where it is time, or where `is_asked`.
-  void after_step(const Moment& moment, bool is_asked, const Copy& copy);
+  /// Whether it is time for one after this step. One that is late is due as soon as the one before
+  /// is written.
+  bool is_due(std::int64_t step);
+  void take_due(const Moment& moment, const Copy& copy) { take(moment, "interval", copy); }
+  /// Somebody wants one now.
+  void take_asked(const Moment& moment, const Copy& copy) { take(moment, "signal", copy); }
   /// An evaluation at this step came to that.
   void after_evaluation(std::int64_t step, const std::map<std::string, double>& metrics);
   /// An epoch is over, with all that belongs to it.
   void after_epoch(const Moment& moment, const Copy& copy);
-  /// Takes one, unless the last was of this very moment, and waits until it is on disk. Returns its
-  /// folder. Errors: `Io` where it could not be written.
-  std::filesystem::path take_last(const Moment& moment, const std::string& reason,
-                                  const Copy& copy);
+  /// Takes one, unless the last was of this very moment, and waits until it is on disk. Returns
+  /// whether it is.
+  bool take_last(const Moment& moment, const std::string& reason, const Copy& copy);
+  /// Other weights come, and steps are counted from 0 again.
+  void begin_anew();
 
   const CheckpointCost& cost() const noexcept { return cost_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool is_time(const checkpoint::Position& position) const;
   bool is_best() const;
   void take(const Moment& moment, const std::string& reason, const Copy& copy);
   void report();
@@ -84,7 +89,6 @@ class Checkpointer {
   checkpoint::Position last_;  ///< of the last one, or where training began
   Clock::time_point last_time_ = Clock::now();
   std::filesystem::path last_path_;
-  std::string last_error_;
   CheckpointCost cost_;
   checkpoint::BackgroundWriter writer_;  ///< goes first: it reads the snapshot
 };

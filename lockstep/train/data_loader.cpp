@@ -95,6 +95,7 @@ DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
       loader_(set, data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
               loader_options(options, *set, loading, buffers_)),
       batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()),
+      is_shuffled_(loading.shuffle),
       position_(options.loop_position()),
       number_(position_->add_loader()) {
   options.freeze("DataLoader");
@@ -107,6 +108,7 @@ void DataLoader::go_to(std::int64_t epoch, std::int64_t iteration) {
                             "to {}, found {} and {}",
                             size() - 1, epoch, iteration));
   }
+  position_->take(number_);  // whoever says it later knows better
   next_epoch_ = epoch;
   next_iteration_ = iteration;
 }
@@ -114,7 +116,7 @@ void DataLoader::go_to(std::int64_t epoch, std::int64_t iteration) {
 DataLoader::Iterator DataLoader::begin() {
   if (const auto point = position_->take(number_)) {
     next_epoch_ = point->epoch;
-    next_iteration_ = point->iteration;
+    next_iteration_ = 0;
   }
   return Iterator({this, next_epoch_++, std::exchange(next_iteration_, 0)});
 }

@@ -54,6 +54,9 @@ class DataLoader {
   std::int64_t size() const noexcept { return order_.iterations_per_epoch(); }
   std::int64_t steps_per_epoch() const noexcept { return order_.steps_per_epoch(); }
   const data::BatchShape& shape() const noexcept { return order_.shape(); }
+  /// That are used, and whether each epoch has an order of its own.
+  std::int64_t samples() const noexcept { return order_.samples(); }
+  bool is_shuffled() const noexcept { return is_shuffled_; }
 
   /// Where the next walk over it begins.
   void go_to(std::int64_t epoch, std::int64_t iteration = 0);
@@ -82,6 +85,7 @@ class DataLoader {
   int buffers_;
   data::Loader loader_;
   std::int64_t batches_per_iteration_;
+  bool is_shuffled_;
   std::shared_ptr<train::LoopPosition> position_;
   int number_;
   std::int64_t next_epoch_ = 0;

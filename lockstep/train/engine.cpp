@@ -13,6 +13,7 @@
 #include "lockstep/nn/compute_threads.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/torch_errors.h"
+#include "lockstep/train/matching_options.h"
 
 namespace lockstep::train {
 namespace {
@@ -91,13 +92,12 @@ void check_agreement(comm::Communicator& communicator, const EngineSetup& setup,
 /// What an earlier attempt has left is of use only for the same model, trained in the same way.
 comm::ShardedUpdate::Shape fingerprinted(comm::ShardedUpdate::Shape shape, const EngineSetup& setup,
                                          const WeightLayout& weights) {
-  const auto add = [](std::int64_t hash) { return static_cast<std::uint64_t>(hash); };
-  shape.fingerprint = Fnv()
-                          .add(add(hash_of(slots_of(*setup.model))))
-                          .add(add(hash_of(setup.options)))
-                          .add(add(hash_of(setup.optimizer, weights)))
-                          .add(static_cast<std::uint64_t>(setup.layout.replicas))
-                          .value();
+  Fnv print;
+  for (const auto hash : {hash_of(slots_of(*setup.model)), hash_of(setup.options),
+                          hash_of(setup.optimizer, weights), std::int64_t{setup.layout.replicas}}) {
+    print.add(static_cast<std::uint64_t>(hash));
+  }
+  shape.fingerprint = print.value();
   return shape;
 }
 
@@ -108,10 +108,6 @@ UpdateRules rules_of(const EngineSetup& setup) {
           .divisor = setup.options.reduction() == Reduction::Mean ? micro_batches : 1,
           .has_loss_scaling =
               setup.options.precision() == Precision::P16_16 && setup.options.half() == Half::F16};
-}
-
-std::atomic<std::int64_t>& word_at(const comm::SharedMemory& memory) noexcept {
-  return *reinterpret_cast<std::atomic<std::int64_t>*>(memory.data());
 }
 
 EngineSetup checked(EngineSetup setup) {
@@ -138,7 +134,7 @@ Engine::Engine(EngineSetup setup)
       threads_(setup_.layout.num_devices,
                [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
   make_replicas();
-  share_memory();
+  is_recovered_ = share_memory() && updates_.is_recovered();
   if (!is_recovered()) {
     write_frozen();
     write_first_state();
@@ -165,15 +161,31 @@ void Engine::make_replicas() {
   tensors_.emplace(weights_, shape_, original_->slots(), setup_.optimizer);
 }
 
-/// What is there once for the host beside the state: of that, requests alone end with the job.
-void Engine::share_memory() {
-  constexpr std::size_t kWord = sizeof(std::atomic<std::int64_t>);
+/// What is kept beside the state and belongs to it, but does not change with each step.
+struct Engine::KeptNumbers {
+  std::atomic<std::int64_t> finished_epochs;
+  std::atomic<std::uint64_t> loader_print;
+};
+
+/// What instances ask each other for. It ends with the attempt.
+struct Engine::Requests {
+  std::array<std::atomic<std::uint32_t>, 2> wanted;  ///< by `Request`
+};
+
+/// Returns whether all that is kept is there from an attempt before.
+bool Engine::share_memory() {
+  bool is_kept = true;
+  const auto keep = [&](std::size_t bytes, const char* name) {
+    auto piece = communicator_.keep(bytes, name, 0);
+    is_kept = is_kept && !piece.is_new;
+    return std::move(piece.memory);
+  };
   if (!weights_.frozen.empty()) {
-    const auto bytes = static_cast<std::size_t>(weights_.num_frozen) * sizeof(float);
-    frozen_ = communicator_.keep(bytes, "frozen weights", 0).memory;
+    frozen_ = keep(static_cast<std::size_t>(weights_.num_frozen) * sizeof(float), "frozen weights");
   }
-  loop_ = communicator_.keep(kWord, "finished epochs", 0).memory;
-  request_ = communicator_.allocate(kWord, "requests");
+  kept_numbers_ = keep(sizeof(KeptNumbers), "numbers");
+  requests_ = communicator_.allocate(sizeof(Requests), "requests");
+  return is_kept;
 }
 
 /// Which blocks share a parameter, and must not be cut apart, is asked of the model itself: bits
@@ -209,7 +221,7 @@ void Engine::with_replica(const std::function<void(nn::Model&)>& measure) {
 }
 
 /// The weights of instance 0 are everybody's.
-void Engine::write_first_state() {
+void Engine::write_first_state(std::int64_t loads, std::int64_t steps_before_load) {
   const auto& slots = original_->slots();
   updates_.initialize([&](std::byte* state) {
     const torch::NoGradGuard no_grad;
@@ -226,7 +238,8 @@ void Engine::write_first_state() {
       std::memcpy(shape_.average(state).data(), all, shape_.weights(state).size_bytes());
     }
     shape_.progress(state) = {.loss_scale = has_loss_scaling() ? setup_.options.loss_scale() : 1,
-                              .loads = loads_};
+                              .loads = loads,
+                              .steps_before_load = steps_before_load};
   });
 }
 
@@ -255,25 +268,46 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
     updates_.initialize([&](std::byte* state) {
       const auto loop = tensors_->read(*from, state, frozen());
       finish_epoch(loop.finished_epochs);
+      keep_loader_print(train::loader_print(from->manifest().options));
     });
     attach_all();
   });
 }
 
+Engine::KeptNumbers& Engine::kept_numbers() const noexcept {
+  return *reinterpret_cast<KeptNumbers*>(kept_numbers_.data());
+}
+
+Engine::Requests& Engine::requests() const noexcept {
+  return *reinterpret_cast<Requests*>(requests_.data());
+}
+
 std::int64_t Engine::finished_epochs() const noexcept {
-  return word_at(loop_).load(std::memory_order_acquire);
+  return kept_numbers().finished_epochs.load();
 }
 
 void Engine::finish_epoch(std::int64_t epoch) noexcept {
-  if (communicator_.rank() == 0) word_at(loop_).store(epoch, std::memory_order_release);
+  if (communicator_.rank() == 0) kept_numbers().finished_epochs.store(epoch);
 }
 
-void Engine::request_stop() noexcept {
-  word_at(request_).store(1, std::memory_order_release);
+std::uint64_t Engine::loader_print() const noexcept {
+  return kept_numbers().loader_print.load();
 }
 
-bool Engine::stop_requested() const noexcept {
-  return word_at(request_).load(std::memory_order_acquire) != 0;
+void Engine::keep_loader_print(std::uint64_t print) noexcept {
+  if (communicator_.rank() == 0) kept_numbers().loader_print.store(print);
+}
+
+void Engine::request(Request request) noexcept {
+  requests().wanted[static_cast<std::size_t>(request)].store(1);
+}
+
+bool Engine::is_wanted(Request request) const noexcept {
+  return requests().wanted[static_cast<std::size_t>(request)].load() != 0;
+}
+
+bool Engine::take_request(Request request) noexcept {
+  return requests().wanted[static_cast<std::size_t>(request)].exchange(0) != 0;
 }
 
 std::function<checkpoint::Content()> Engine::copy_state(Snapshot& to) const {
@@ -317,15 +351,15 @@ void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look
   });
 }
 
-void Engine::set_model(const std::function<void(nn::Model&)>& change) {
-  if (++loads_ <= progress().loads) return;
+void Engine::set_model(const std::function<void(nn::Model&)>& change, std::int64_t loads) {
   guarded([&] {
+    const auto made = progress().steps_before_load + progress().steps;
     original_->attach(weights(Which::Weights), updates_.state());
     original_->detach();
     change(original_->model());
     communicator_.barrier("set weights");  // nobody reads the old ones any more
     write_frozen();
-    write_first_state();
+    write_first_state(loads, made);
     attach_all();
   });
 }

@@ -81,18 +81,22 @@ class Engine {
   const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
 
   /// Whether it goes on with what an earlier attempt of the job has come to.
-  bool is_recovered() const noexcept { return updates_.is_recovered(); }
-  /// Whether weights were set in the run that this one goes on with, and not yet in this one.
-  bool awaits_load() const { return loads_ < progress().loads; }
+  bool is_recovered() const noexcept { return is_recovered_; }
   /// Everybody calls it; rank 0 says what to go on from.
   void restore(const checkpoint::Checkpoint* from);
 
   /// Epochs that are over, with all that follows their last step. They are kept with the state.
   std::int64_t finished_epochs() const noexcept;
   void finish_epoch(std::int64_t epoch) noexcept;
+  /// What stands for the loader that the state was trained with, kept with it; 0: none yet.
+  std::uint64_t loader_print() const noexcept;
+  void keep_loader_print(std::uint64_t print) noexcept;
 
-  /// Asks for the next step of all instances to be the last: then `progress().is_stopped`.
-  void request_stop() noexcept;
+  /// What one instance wants of all. After the next step: `progress().is_stopped`, or whoever takes
+  /// checkpoints takes one.
+  enum class Request : std::uint8_t { Stop, Checkpoint };
+  void request(Request request) noexcept;
+  bool take_request(Request request) noexcept;
 
   /// Copies the state, and returns what will make tensors of the copy, on any thread.
   std::function<checkpoint::Content()> copy_state(Snapshot& to) const;
@@ -120,8 +124,8 @@ class Engine {
   /// Calls `look` with the model as it is now. Whatever it changes is lost.
   void with_model(Which which, const std::function<void(nn::Model&)>& look);
   /// Lets `change` change weights and buffers: what instance 0 makes of them counts. The optimizer
-  /// begins anew. An earlier attempt's call that is a part of the state already is not repeated.
-  void set_model(const std::function<void(nn::Model&)>& change);
+  /// begins anew. `loads` is how often this was done in the whole run, with this time.
+  void set_model(const std::function<void(nn::Model&)>& change, std::int64_t loads);
 
   const PerfCounters& perf() const noexcept { return perf_; }
   void reset_perf() noexcept { perf_ = {}; }
@@ -134,9 +138,14 @@ class Engine {
     Progress progress;
   };
   struct EvaluationRun;
+  struct KeptNumbers;
+  struct Requests;
+  KeptNumbers& kept_numbers() const noexcept;
+  Requests& requests() const noexcept;
+  bool is_wanted(Request request) const noexcept;
   void make_replicas();
-  void share_memory();
-  void write_first_state();
+  bool share_memory();
+  void write_first_state(std::int64_t loads = 0, std::int64_t steps_before_load = 0);
   void write_frozen();
   void attach_all();
   float* frozen() const noexcept { return reinterpret_cast<float*>(frozen_.data()); }
@@ -158,7 +167,6 @@ class Engine {
                     const DataLoader& loader) const;
   StepOutput output_of(std::span<const float> totals, const data::BatchShape& shape) const;
   void record(const std::vector<DeviceTimes>& devices, double idle, double reduce, double step);
-  bool stop_requested() const noexcept;
   DataType leaf_type() const noexcept;
   bool has_loss_scaling() const noexcept;
 
@@ -171,8 +179,9 @@ class Engine {
   WeightUpdate update_;
   comm::ShardedUpdate updates_;
   comm::SharedMemory frozen_;
-  comm::SharedMemory loop_;          ///< how many epochs are over
-  comm::SharedMemory request_;       ///< whether somebody was asked to stop
+  comm::SharedMemory kept_numbers_;
+  comm::SharedMemory requests_;
+  bool is_recovered_ = false;
   std::optional<Replica> original_;  ///< what was handed over
   std::optional<StateTensors> tensors_;
   std::vector<Replica> replicas_;
@@ -183,7 +192,6 @@ class Engine {
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;
-  std::int64_t loads_ = 0;  ///< calls of `set_model` so far
 };
 
 }  // namespace lockstep::train

@@ -209,7 +209,7 @@ void Engine::add_progress(Progress& next, bool skipped, const StepPlace& place,
   if (next.loader != loader.number()) next.loader = kSeveralLoaders;
   next.loop = place.loop;
   next.loop_epoch = place.loop_epoch;
-  next.is_stopped = stop_requested() ? 1 : 0;
+  next.is_stopped = is_wanted(Request::Stop) ? 1 : 0;
   const auto output = output_of(updates_.totals(), loader.shape());
   ++next.epoch_steps;
   next.epoch_loss += output.loss;

@@ -11,9 +11,8 @@ namespace lockstep::train {
 class LoopPosition {
  public:
   struct Point {
-    std::int64_t loader = 0;     ///< that is meant
-    std::int64_t epoch = 0;      ///< of the loader, from 0
-    std::int64_t iteration = 0;  ///< at most the number of them: then nothing of the epoch is left
+    std::int64_t loader = 0;  ///< that is meant
+    std::int64_t epoch = 0;   ///< of the loader, from 0
   };
 
   /// The next walk over that loader begins there.
@@ -25,10 +24,13 @@ class LoopPosition {
 
   /// Numbers loaders in the order in which they are made.
   int add_loader() { return num_loaders_++; }
+  void add_model() { ++num_models_; }
+  int num_models() const noexcept { return num_models_; }
 
  private:
   std::optional<Point> next_;
   int num_loaders_ = 0;
+  int num_models_ = 0;
 };
 
 }  // namespace lockstep::train

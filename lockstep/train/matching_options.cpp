@@ -4,18 +4,24 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
 
 namespace lockstep::train {
 namespace {
 
+constexpr std::array<const char*, 3> kLoaderOptions{"batch-size", "samples", "shuffle"};
+
+bool is_loaders(const std::pair<std::string, std::string>& option) {
+  return std::ranges::find(kLoaderOptions, option.first) != kLoaderOptions.end();
+}
+
 void add_schedule(const Options& options, NamedOptions& to) {
   const auto& schedule = options.schedule();
   to.emplace_back("schedule", name_of(schedule.kind));
-  if (schedule.warmup_epochs > 0) {
-    to.emplace_back("warmup-epochs", fmt::format("{}", schedule.warmup_epochs));
-  }
+  to.emplace_back("warmup-epochs", fmt::format("{}", schedule.warmup_epochs));
   switch (schedule.kind) {
     case ScheduleKind::Constant:
       return;  // one may train for longer than was planned
@@ -41,7 +47,7 @@ void add_optimizer(const Optimizer& optimizer, NamedOptions& to) {
   to.emplace_back("optimizer", optimizer.name());
   to.emplace_back("lr", fmt::format("{}", optimizer.lr()));
   to.emplace_back("weight-decay", fmt::format("{}", optimizer.weight_decay()));
-  if (optimizer.decay() == DecayOf::Matrices) to.emplace_back("decay-of", "matrices");
+  to.emplace_back("decay-of", optimizer.decay() == DecayOf::Matrices ? "matrices" : "all");
   if (optimizer.kind() == OptimizerKind::Sgd) {
     to.emplace_back("momentum", fmt::format("{}", optimizer.sgd().momentum));
     to.emplace_back("nesterov", optimizer.sgd().nesterov ? "yes" : "no");
@@ -55,9 +61,9 @@ void add_optimizer(const Optimizer& optimizer, NamedOptions& to) {
   };
   to.emplace_back("clip-norm", or_none(optimizer.clip_norm()));
   to.emplace_back("ema-decay", or_none(optimizer.average_decay()));
-  for (std::size_t i = 0; i < optimizer.groups().size(); ++i) {
-    to.emplace_back(fmt::format("group-{}", i + 1), text_of(optimizer.groups()[i]));
-  }
+  std::vector<std::string> groups;
+  for (const auto& group : optimizer.groups()) groups.push_back(text_of(group));
+  to.emplace_back("groups", groups.empty() ? "none" : fmt::format("{}", fmt::join(groups, "; ")));
 }
 
 }  // namespace
@@ -80,17 +86,17 @@ NamedOptions matching_options(const Options& options, const JobLayout& layout,
 }
 
 NamedOptions matching_options(const DataLoader& loader) {
-  return {{"batch-size", fmt::format("{}", loader.shape().batch_size)},
-          {"iterations-per-epoch", fmt::format("{}", loader.size())}};
+  return {{kLoaderOptions[0], fmt::format("{}", loader.shape().batch_size)},
+          {kLoaderOptions[1], fmt::format("{}", loader.samples())},
+          {kLoaderOptions[2], loader.is_shuffled() ? "yes" : "no"}};
 }
 
 void check_matches(const checkpoint::Manifest& manifest, const std::string& path,
-                   const NamedOptions& now) {
-  // Some are known later than others: only those that are known are compared.
+                   const NamedOptions& now, Compared compared) {
   auto known = manifest;
   std::erase_if(known.options, [&](const auto& option) {
-    return std::ranges::none_of(now,
-                                [&](const auto& other) { return other.first == option.first; });
+    return (compared == Compared::AllButLoader && is_loaders(option)) ||
+           (compared == Compared::LoaderAlone && !is_loaders(option));
   });
   std::vector<std::string> texts;
   for (const auto& [option, was, is] : checkpoint::contradictions(known, now)) {
@@ -101,6 +107,17 @@ void check_matches(const checkpoint::Manifest& manifest, const std::string& path
       ErrorKind::Options,
       fmt::format("resume: {} was taken with other options: {}", path, fmt::join(texts, "; ")),
       "give the old values, or begin anew in another --checkpoint-dir");
+}
+
+std::uint64_t loader_print(const NamedOptions& options) {
+  Fnv print;
+  bool is_there = false;
+  for (const auto& option : options) {
+    if (!is_loaders(option)) continue;
+    print.add(option.first).add(0).add(option.second).add(0);
+    is_there = true;
+  }
+  return is_there ? print.value() : 0;
 }
 
 }  // namespace lockstep::train

@@ -21,8 +21,14 @@ NamedOptions matching_options(const Options& options, const JobLayout& layout,
                               const Optimizer& optimizer);
 NamedOptions matching_options(const DataLoader& loader);
 
-/// Errors: `Options`, with each of `now` whose value was another when the checkpoint was taken.
-void check_matches(const checkpoint::Manifest& checkpoint, const std::string& path,
-                   const NamedOptions& now);
+/// What of the options is compared: those of a loader may be known later than the others.
+enum class Compared : std::uint8_t { All, AllButLoader, LoaderAlone };
+
+/// Errors: `Options`, with each whose value was another when the checkpoint was taken.
+void check_matches(const checkpoint::Manifest& manifest, const std::string& path,
+                   const NamedOptions& now, Compared compared);
+
+/// A number that stands for the values of a loader's options among others; 0 where there are none.
+std::uint64_t loader_print(const NamedOptions& options);
 
 }  // namespace lockstep::train

@@ -2,80 +2,121 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/matching_options.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::train {
+namespace {
 
-void Recovery::begin(Engine& engine, const Options& options, const Optimizer& optimizer,
+namespace fs = std::filesystem;
+using checkpoint::Resume;
+
+/// Whether a checkpoint, or the newest of a folder, is one of `folder` itself.
+bool is_within(const fs::path& path, const fs::path& folder) {
+  std::error_code ignored;
+  const auto whole = fs::weakly_canonical(folder, ignored);
+  const auto canonical = fs::weakly_canonical(path, ignored);
+  return canonical == whole || canonical.parent_path() == whole;
+}
+
+/// What is in memory was trained with one loader, and goes on with no other.
+void check_kept_loader(Engine& engine, const NamedOptions& options) {
+  const auto print = loader_print(options);
+  if (engine.loader_print() == 0) return engine.keep_loader_print(print);
+  if (engine.loader_print() == print) return;
+  throw Error(ErrorKind::Options,
+              "resume: the loader has another batch size, other samples or another order than in "
+              "the run that this one goes on with",
+              "give the old values, or begin anew");
+}
+
+}  // namespace
+
+Recovery::Recovery(const Options& options)
+    : options_(options),
+      signals_(options.checkpoints() ? std::make_unique<StopSignals>() : nullptr) {}
+
+void Recovery::begin(Engine& engine, const Optimizer& optimizer, const DataLoader* loader,
                      Tell tell) {
-  const auto& world = options.world();
+  const auto& world = options_.world();
+  const bool is_first = world.instance() == 0;
   tell_ = std::move(tell);
   communicator_ = &world.communicator();
-  position_ = options.loop_position();
-  steps_per_iteration_ = options.device_iterations();
-  options_ = matching_options(options, engine.layout(), optimizer);
-  if (world.instance() == 0 && world.identity().events_file) {
-    log_ = events::EventLog(*world.identity().events_file);
+  to_match_ = matching_options(options_, engine.layout(), optimizer);
+  if (loader != nullptr) {
+    const auto more = matching_options(*loader);
+    to_match_.insert(to_match_.end(), more.begin(), more.end());
+    has_loader_ = true;
   }
+  if (is_first) log_ = events::open_event_log(world.identity().events_file, log_warning);
   // Before its first step a state is no more than what a program, or a checkpoint, began with.
-  if (!engine.is_recovered() || engine.progress().steps == 0) restore(engine, options);
-  first_step_ = engine.progress().steps;
-  if (first_step_ > 0 && world.instance() == 0) tell_of_resume(engine);
-  if (!options.checkpoints()) return;
-  signals_ = StopSignals::install();
+  if (!engine.is_recovered() || engine.progress().steps == 0) restore(engine);
+  if (loader != nullptr) engine.guarded([&] { check_kept_loader(engine, to_match_); });
+  replay_.begin(engine.progress(), engine.finished_epochs(), options_.loop_position());
+  if (replay_.first_step() > 0 && is_first) tell_of_resume(engine);
+  if (!options_.checkpoints()) return;
   engine.guarded([&] {
-    if (world.instance() != 0) return;
+    if (!is_first) return;
     checkpointer_ = std::make_unique<Checkpointer>(
-        *options.checkpoints(), first_step_,
+        *options_.checkpoints(), replay_.first_step(),
         Checkpointer::Listeners{.tell = [this](const std::string& text) { tell_(text); },
                                 .log = &log_});
   });
 }
 
-/// After a restart the newest checkpoint of this very job counts, whatever it began with.
-std::optional<checkpoint::Checkpoint> Recovery::find(const Options& options) const {
-  using checkpoint::Resume;
-  const auto on_damaged = [&](const std::filesystem::path& path, const std::string& why) {
+/// A restarted job goes on from what it has left itself; else from what it was told to.
+std::optional<checkpoint::Checkpoint> Recovery::find() const {
+  const auto on_damaged = [&](const fs::path& path, const std::string& why) {
     tell_(fmt::format("{} is damaged, and the one before it is looked at: {}", path.string(), why));
   };
-  const auto folder =
-      options.checkpoints() ? options.checkpoints()->folder : std::filesystem::path();
-  const bool is_restarted = options.world().restart_count() > 0;
-  if (is_restarted && !folder.empty()) {
-    if (auto found = checkpoint::find_checkpoint({Resume::From::NewestIfAny}, folder, on_damaged))
-      return found;
+  const auto& world = options_.world();
+  const auto folder = options_.checkpoints() ? options_.checkpoints()->folder : fs::path();
+  if (world.restart_count() > 0 && !folder.empty()) {
+    auto found = checkpoint::find_checkpoint_of_job(world.job_id(), folder, on_damaged);
+    if (found) return found;
   }
-  const auto& resume = options.resume_from();
-  if (resume.from == Resume::From::Nothing) {
-    if (!folder.empty() && !is_restarted) checkpoint::check_is_unused("checkpoints", folder);
-    return std::nullopt;
-  }
-  if (folder.empty() && resume.from != Resume::From::Path) {
+  const auto& resume = options_.resume_from();
+  const bool is_elsewhere = resume.from == Resume::From::Nothing ||
+                            (resume.from == Resume::From::Path && !is_within(resume.path, folder));
+  if (!folder.empty() && is_elsewhere) checkpoint::check_is_unused("checkpoints", folder);
+  if (folder.empty() && resume.from != Resume::From::Path && resume.from != Resume::From::Nothing) {
     throw Error(ErrorKind::Options, "resume: expected a folder of checkpoints, found none",
                 "Options::checkpoints, or --checkpoint-dir");
   }
   return checkpoint::find_checkpoint(resume, folder, on_damaged);
 }
 
-void Recovery::restore(Engine& engine, const Options& options) {
+void Recovery::restore(Engine& engine) {
   std::optional<checkpoint::Checkpoint> found;
   engine.guarded([&] {
     if (communicator_->rank() != 0) return;
-    found = find(options);
-    if (found) check_matches(found->manifest(), found->path().string(), options_);
+    found = find();
+    if (!found) return;
+    check_matches(found->manifest(), found->path().string(), to_match_,
+                  has_loader_ ? Compared::All : Compared::AllButLoader);
   });
   std::int64_t is_found = found ? 1 : 0;
   communicator_->broadcast({&is_found, 1, DataType::I64, "resume"}, 0);
   if (is_found == 0) return;
   engine.restore(found ? &*found : nullptr);
-  if (!found) return;
-  resumed_ = found->manifest();
-  checkpoint_path_ = found->path();
+  if (found) {
+    resumed_ = found->manifest();
+    checkpoint_path_ = found->path();
+  }
+  share_path();
+}
+
+/// A program may ask on any instance, and must find the same on all.
+void Recovery::share_path() {
+  auto text = checkpoint_path_.string();
+  auto size = static_cast<std::int64_t>(text.size());
+  communicator_->broadcast({&size, 1, DataType::I64, "resume"}, 0);
+  text.resize(static_cast<std::size_t>(size));
+  communicator_->broadcast({text.data(), size, DataType::U8, "resume"}, 0);
+  checkpoint_path_ = text;
 }
 
 void Recovery::tell_of_resume(const Engine& engine) const {
@@ -90,57 +131,43 @@ void Recovery::tell_of_resume(const Engine& engine) const {
               .more = {{"from", checkpoint_path_.empty() ? std::string("memory") : from}}});
 }
 
-void Recovery::check_loader(Engine& engine, const DataLoader& loader) {
+void Recovery::take_loader(Engine& engine, const DataLoader& loader) {
+  if (std::exchange(has_loader_, true)) return;
   const auto known = matching_options(loader);
   engine.guarded([&] {
-    if (resumed_) check_matches(*resumed_, checkpoint_path_.string(), known);
+    if (resumed_) {
+      check_matches(*resumed_, checkpoint_path_.string(), known, Compared::LoaderAlone);
+    }
+    check_kept_loader(engine, known);
   });
-  options_.insert(options_.end(), known.begin(), known.end());
-}
-
-/// Where the loop is not the program's first, or samples came from several loaders, nobody knows
-/// which of them stood where: then steps are walked past one by one.
-int Recovery::begin_loop(const Engine& engine, int count) {
-  const auto& progress = engine.progress();
-  const bool goes_on = ++loop_ == 1 && first_step_ > 0 && walked_ == 0 && !engine.awaits_load() &&
-                       progress.loop == 1 && progress.loader != kSeveralLoaders;
-  epoch_ = 1;
-  if (!goes_on) return epoch_;
-  const auto finished = static_cast<int>(engine.finished_epochs());
-  const bool is_finished = finished >= progress.loop_epoch;
-  const auto steps = is_finished ? 0 : progress.epoch_steps;
-  walked_ = first_step_ - steps % steps_per_iteration_;
-  position_->go_to({.loader = progress.loader,
-                    .epoch = progress.epoch + (is_finished ? 1 : 0),
-                    .iteration = steps / steps_per_iteration_});
-  epoch_ = static_cast<int>(progress.loop_epoch) + (is_finished ? 1 : 0);
-  return std::min(epoch_, count + 1);
+  to_match_.insert(to_match_.end(), known.begin(), known.end());
 }
 
 void Recovery::finish_epoch(Engine& engine, int epoch) {
-  if (loop_ != 1) return;
+  if (replay_.loop() != 1) return;
   engine.finish_epoch(epoch);
-  if (is_writer()) {
-    checkpointer_->after_epoch(moment(engine), [&](Snapshot& to) { return engine.copy_state(to); });
-  }
+  if (!is_writer()) return;
+  checkpointer_->after_epoch(moment(engine), [&](Snapshot& to) { return engine.copy_state(to); });
 }
 
-std::int64_t Recovery::walk(const Engine& engine, std::int64_t steps) {
-  if (engine.awaits_load()) return steps;
-  const auto done = std::clamp<std::int64_t>(first_step_ - walked_, 0, steps);
-  walked_ += steps;
-  return done;
+/// What is being written is of before.
+void Recovery::before_load() {
+  if (is_writer()) checkpointer_->begin_anew();
 }
 
-void Recovery::before_step(Engine& engine) {
-  if (signals_ && signals_->wants_stop()) engine.request_stop();
+void Recovery::pass_on_requests(Engine& engine) {
+  if (!signals_) return;
+  if (signals_->wants_stop()) engine.request(Engine::Request::Stop);
+  if (signals_->take_checkpoint_request()) engine.request(Engine::Request::Checkpoint);
 }
 
-StepPlace Recovery::place_of(const DataLoader::Iteration& iteration, bool begins) const {
+StepPlace Recovery::before_step(Engine& engine, const DataLoader::Iteration& iteration,
+                                std::int64_t step) {
+  pass_on_requests(engine);
   return {.epoch = iteration.epoch,
-          .begins_epoch = iteration.number == 0 && begins,
-          .loop = loop_,
-          .loop_epoch = epoch_};
+          .begins_epoch = iteration.number == 0 && step == 0,
+          .loop = replay_.loop(),
+          .loop_epoch = replay_.epoch()};
 }
 
 Moment Recovery::moment(const Engine& engine) const {
@@ -149,19 +176,39 @@ Moment Recovery::moment(const Engine& engine) const {
                        .epoch = progress.epoch + 1,
                        .epoch_step = progress.epoch_steps,
                        .finished_epochs = engine.finished_epochs()},
-          .options = options_};
+          .options = to_match_,
+          .job = options_.world().job_id()};
 }
 
-void Recovery::after_step(Engine& engine) {
-  if (engine.progress().is_stopped != 0) stop(engine);
+/// Where nobody says when an epoch is over, with all that belongs to it, it is with its last step.
+void Recovery::after_step(Engine& engine, const DataLoader& loader) {
+  const auto& progress = engine.progress();
+  if (progress.is_stopped != 0) stop(engine);
+  pass_on_requests(engine);
   if (!is_writer()) return;
-  checkpointer_->after_step(moment(engine), signals_->take_checkpoint_request(),
-                            [&](Snapshot& to) { return engine.copy_state(to); });
+  const auto copy = [&](Snapshot& to) { return engine.copy_state(to); };
+  if (engine.take_request(Engine::Request::Checkpoint)) {
+    checkpointer_->take_asked(moment(engine), copy);
+  } else if (checkpointer_->is_due(progress.steps)) {
+    checkpointer_->take_due(moment(engine), copy);
+  }
+  const bool ends_epoch = progress.epoch_steps == loader.steps_per_epoch();
+  if (replay_.loop() == 1 || !ends_epoch) return;
+  auto now = moment(engine);
+  now.position.finished_epochs = progress.epoch + 1;
+  checkpointer_->after_epoch(now, copy);
 }
 
-void Recovery::stop(Engine& engine) {
-  take_checkpoint(engine, "stopped");
+void Recovery::stop(const Engine& engine) {
   const auto step = engine.progress().steps;
+  const bool is_written = take_checkpoint(engine, "stopped");
+  signals_->forget_stop();
+  if (!is_written) {
+    throw Error(ErrorKind::Io,
+                fmt::format("train: stopped after step {} as SIGTERM asked, but the checkpoint "
+                            "could not be written",
+                            step));
+  }
   throw Error(
       ErrorKind::Stopped,
       fmt::format("train: stopped after step {} as SIGTERM asked; a checkpoint was taken", step),
@@ -170,8 +217,7 @@ void Recovery::stop(Engine& engine) {
 
 void Recovery::during_evaluation(const Engine& engine) {
   if (!is_writer() || !signals_->wants_stop() || std::exchange(has_answered_stop_, true)) return;
-  checkpointer_->after_step(moment(engine), /*is_asked=*/true,
-                            [&](Snapshot& to) { return engine.copy_state(to); });
+  checkpointer_->take_asked(moment(engine), [&](Snapshot& to) { return engine.copy_state(to); });
 }
 
 void Recovery::after_evaluation(const Engine& engine, double loss,
@@ -182,18 +228,18 @@ void Recovery::after_evaluation(const Engine& engine, double loss,
   checkpointer_->after_evaluation(engine.progress().steps, values);
 }
 
-void Recovery::take_checkpoint(Engine& engine, const std::string& reason) {
-  if (!signals_) {
+bool Recovery::take_checkpoint(const Engine& engine, const std::string& reason) {
+  if (!options_.checkpoints()) {
     throw Error(ErrorKind::Options, "TrainingModel::checkpoint: no folder for checkpoints is set",
                 R"(Options().checkpoints({.folder = "checkpoints"}))");
   }
-  engine.guarded([&] {
-    if (is_writer()) {
-      checkpointer_->take_last(moment(engine), reason,
-                               [&](Snapshot& to) { return engine.copy_state(to); });
-    }
-  });
-  communicator_->barrier("checkpoint");
+  std::int64_t is_written = 1;
+  if (is_writer()) {
+    const auto copy = [&](Snapshot& to) { return engine.copy_state(to); };
+    is_written = checkpointer_->take_last(moment(engine), reason, copy) ? 1 : 0;
+  }
+  communicator_->broadcast({&is_written, 1, DataType::I64, "checkpoint"}, 0);
+  return is_written == 1;
 }
 
 CheckpointCost Recovery::checkpoint_cost() const noexcept {

@@ -6,10 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/events/event_log.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/optimizer/optimizer.h"
@@ -17,6 +15,8 @@
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/engine.h"
+#include "lockstep/train/matching_options.h"
+#include "lockstep/train/replay.h"
 #include "lockstep/train/stop_signals.h"
 
 namespace lockstep::train {
@@ -25,9 +25,7 @@ namespace lockstep::train {
 ///
 /// An engine that was made finds the state of an earlier attempt in memory that the launcher has
 /// kept; else this reads it from a checkpoint, where options say so or the job was restarted. Then
-/// the program walks the way again that the earlier run has gone: `epochs` and the loader begin at
-/// the right place where that is the program's first and only loop and loader; else each step that
-/// was made before is walked past.
+/// the program walks its way again (`Replay`).
 ///
 /// Everybody calls members alike, except that checkpoints are the business of instance 0. One
 /// thread at a time.
@@ -35,60 +33,58 @@ class Recovery {
  public:
   using Tell = std::function<void(const std::string&)>;
 
+  /// Signals are heeded from here on, where there will be checkpoints.
+  explicit Recovery(const Options& options);
+
+  /// Goes on, with an engine that was just made. `loader` is the one that training will begin with,
+  /// where it is known already.
   /// Errors: `Options` where checkpoints and options do not fit; `Data` where they are damaged.
-  void begin(Engine& engine, const Options& options, const Optimizer& optimizer, Tell tell);
+  void begin(Engine& engine, const Optimizer& optimizer, const DataLoader* loader, Tell tell);
+  /// The loader that training begins with. Errors: as above.
+  void take_loader(Engine& engine, const DataLoader& loader);
 
-  /// What could not be compared before there was a loader.
-  void check_loader(Engine& engine, const DataLoader& loader);
-
-  /// The number of the first epoch of a loop over 1, …, count; count + 1 where all are done.
-  int begin_loop(const Engine& engine, int count);
-  void begin_epoch(int epoch) noexcept { epoch_ = epoch; }
+  Replay& replay() noexcept { return replay_; }
   void finish_epoch(Engine& engine, int epoch);
+  void before_load();
 
-  /// Walks past so many steps, and says how many of them were made before.
-  std::int64_t walk(const Engine& engine, std::int64_t steps);
-  /// Steps are counted from here: from those that were made before, or of a way not gone yet.
-  void before_load(const Engine& engine) { walked_ = engine.awaits_load() ? 0 : first_step_; }
-
-  void before_step(Engine& engine);
-  StepPlace place_of(const DataLoader::Iteration& iteration, bool begins) const;
+  /// `step` is the one of the iteration that is about to be made.
+  StepPlace before_step(Engine& engine, const DataLoader::Iteration& iteration, std::int64_t step);
   /// Errors: `Stopped`, on every instance, where one was asked to stop.
-  void after_step(Engine& engine);
+  void after_step(Engine& engine, const DataLoader& loader);
   /// Evaluations may take long: whoever asks to stop meanwhile has a checkpoint at once.
   void during_evaluation(const Engine& engine);
   void after_evaluation(const Engine& engine, double loss,
                         const std::vector<events::NamedValue>& metrics);
 
-  /// Errors: `Options` where no folder was named; `Io`.
-  void take_checkpoint(Engine& engine, const std::string& reason);
+  /// Returns, on every instance, whether it could be written.
+  /// Errors: `Options` where no folder was named.
+  bool take_checkpoint(const Engine& engine, const std::string& reason);
 
-  std::int64_t first_step() const noexcept { return first_step_; }
+  /// Where the run goes on from; empty: from memory, or not at all.
   const std::filesystem::path& checkpoint_path() const noexcept { return checkpoint_path_; }
   CheckpointCost checkpoint_cost() const noexcept;
 
  private:
-  void restore(Engine& engine, const Options& options);
-  std::optional<checkpoint::Checkpoint> find(const Options& options) const;
+  void restore(Engine& engine);
+  std::optional<checkpoint::Checkpoint> find() const;
+  void share_path();
+  void pass_on_requests(Engine& engine);
   void tell_of_resume(const Engine& engine) const;
-  [[noreturn]] void stop(Engine& engine);
+  [[noreturn]] void stop(const Engine& engine);
   Moment moment(const Engine& engine) const;
   bool is_writer() const noexcept { return checkpointer_ != nullptr; }
 
+  const Options& options_;
+  comm::Communicator* communicator_ = nullptr;
   Tell tell_;
   events::EventLog log_;
-  std::vector<std::pair<std::string, std::string>> options_;
+  NamedOptions to_match_;
   std::optional<checkpoint::Manifest> resumed_;  ///< on instance 0
   std::filesystem::path checkpoint_path_;
-  std::int64_t first_step_ = 0;  ///< steps that were made before
-  std::int64_t walked_ = 0;      ///< steps that the program has walked past
-  std::int64_t steps_per_iteration_ = 1;
-  int loop_ = 0;
-  int epoch_ = 0;
+  bool has_loader_ = false;
   bool has_answered_stop_ = false;
-  std::shared_ptr<LoopPosition> position_;
-  comm::Communicator* communicator_ = nullptr;
-  std::shared_ptr<StopSignals> signals_;
+  Replay replay_;
+  std::unique_ptr<StopSignals> signals_;
   std::unique_ptr<Checkpointer> checkpointer_;
 };
 

@@ -63,6 +63,7 @@ std::vector<ProgressField> fields_of(Progress& progress, LoopState& loop) {
            {static_cast<std::int64_t>(kMostMetrics)},
            std::as_writable_bytes(std::span(progress.epoch_metrics))},
           whole("progress.loads", progress.loads),
+          whole("progress.steps_before_load", progress.steps_before_load),
           whole("progress.loop", progress.loop),
           whole("progress.loop_epoch", progress.loop_epoch),
           whole("progress.loader", progress.loader),

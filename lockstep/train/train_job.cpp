@@ -6,10 +6,10 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
-#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_facts.h"
+#include "lockstep/train/stop_signals.h"
 #include "lockstep/train/train_setup.h"
 #include "lockstep/train/training_model.h"
 #include "lockstep/weights/digest_log.h"
@@ -25,7 +25,9 @@ double unix_time() {
 class TrainJob {
  public:
   TrainJob(const TrainRequest& request, events::TrainSink& sink)
-      : request_(request), sink_(sink), options_(options_of(request)) {}
+      : request_(request), sink_(sink), options_(options_of(request)) {
+    if (!request.checkpoint_dir.empty()) signals_.emplace();
+  }
 
   TrainSummary run() {
     prepare();
@@ -73,7 +75,6 @@ class TrainJob {
     model_.emplace(std::move(model), options_, request_.optimizer, task_of(request_));
     model_->tell([this](const std::string& text) { tell(events::Notice{text}); });
     model_->on_step([this](std::int64_t step, const StepResult& result) { on_step(step, result); });
-    model_->compile();
     preparing("deciding the plan");
     const auto compiled = model_->compile(*loader_, [this](int done, int total) {
       tell(events::Preparing{fmt::format("measuring block {} of {}", done, total), prepared_ - 1,
@@ -96,10 +97,12 @@ class TrainJob {
 
   void train_epoch(std::int64_t epoch) {
     const auto begin = std::chrono::steady_clock::now();
-    bool has_begun = false;
+    // After a crash between the last step and what follows it, there is nothing left to show.
+    const bool has_steps_left = model_->steps() < epoch * loader_->steps_per_epoch();
+    if (has_steps_left) tell(events::EpochBegan{epoch, loader_->size()});
     for (const auto& iteration : *loader_) {
-      if (!std::exchange(has_begun, true)) tell(events::EpochBegan{epoch, loader_->size()});
       const auto result = model_->step(iteration);
+      if (result.done_before) continue;
       tell(events::IterationDone{epoch, iteration.number + 1, result.loss, result.metrics});
     }
     train_seconds_ +=
@@ -216,6 +219,7 @@ class TrainJob {
   const TrainRequest& request_;
   events::TrainSink& sink_;
   Options options_;
+  std::optional<StopSignals> signals_;  ///< are heeded while it prepares, too
   std::optional<DataLoader> loader_;
   std::optional<EvaluationLoader> test_loader_;
   std::optional<TrainingModel> model_;

@@ -80,7 +80,12 @@ void name_subject(const TrainRequest& request, Options& options) {
                       : "as stored")
       .must_match("augment", std::string(data::name_of(request.augment)))
       .must_match("limit-train", or_all(request.limit_train))
+      .must_match("eight-bit-io", request.eight_bit_io ? "yes" : "no")
       .must_match("label-smoothing", fmt::format("{}", request.label_smoothing));
+  if (request.dataset != data::kSyntheticSet) return;
+  const auto& synthetic = request.set.synthetic;
+  options.must_match("classes", fmt::format("{}", synthetic.classes))
+      .must_match("data-seed", fmt::format("{}", synthetic.seed));
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ struct Progress {
   std::int64_t epoch_steps = 0;  ///< of this epoch so far
   double epoch_loss = 0;         ///< sum over them
   std::array<double, kMostMetrics> epoch_metrics{};
-  std::int64_t loads = 0;       ///< how often weights were set from outside
+  std::int64_t loads = 0;              ///< how often weights were set from outside
+  std::int64_t steps_before_load = 0;  ///< all that were made before the last time
   std::int64_t loop = 0;        ///< over epochs, from 1, that the last step was in; 0: in none
   std::int64_t loop_epoch = 0;  ///< of that loop, from 1
   std::int64_t loader = 0;      ///< that all samples so far came from; `kSeveralLoaders`

@@ -116,14 +116,14 @@ struct TrainingModel::Impl {
   std::unique_ptr<train::Engine> made{};
   std::optional<plan::Plan> plan{};
   CompileResult compiled{};
-  train::Recovery recovery{};
+  std::unique_ptr<train::Recovery> recovery{};
 
-  train::Engine& engine() {
-    if (!made) make();
+  train::Engine& engine(const DataLoader* loader = nullptr) {
+    if (!made) make(loader);
     return *made;
   }
 
-  void make() {
+  void make(const DataLoader* loader) {
     if (!model) throw Error(ErrorKind::Options, "TrainingModel: making it ready has failed before");
     train::EngineSetup setup{.options = options,
                              .layout = train::lay_out(options),
@@ -133,14 +133,14 @@ struct TrainingModel::Impl {
                              .tell = [this](const std::string& text) { tell(text); }};
     made = nn::with_torch_errors("TrainingModel",
                                  [&] { return std::make_unique<train::Engine>(std::move(setup)); });
-    recovery.begin(*made, options, optimizer, [this](const std::string& text) { tell(text); });
+    recovery->begin(*made, optimizer, loader, [this](const std::string& text) { tell(text); });
   }
 
   void compile(const DataLoader& loader, const std::function<void(int, int)>& on_block) {
     if (plan) return;
-    auto& engine = this->engine();
+    auto& engine = this->engine(&loader);
     check_fits(loader, options, engine.layout());
-    recovery.check_loader(engine, loader);
+    recovery->take_loader(engine, loader);
     auto found = train::agree_on_plan(subject(loader, on_block));
     compiled = {found.is_cached, std::move(found.key)};
     engine.spread(plan::split_of(found.plan), loader.buffers());
@@ -180,6 +180,8 @@ TrainingModel::TrainingModel(std::unique_ptr<nn::Model> model, const Options& op
                                         .optimizer = std::move(optimizer),
                                         .task = std::move(task)})) {
   options.freeze("TrainingModel");
+  options.loop_position()->add_model();
+  impl_->recovery = std::make_unique<train::Recovery>(impl_->options);
   if (!impl_->model) {
     throw Error(ErrorKind::Options, "TrainingModel: expected a model, found a null pointer");
   }
@@ -213,25 +215,23 @@ const plan::Plan& TrainingModel::plan() const {
 }
 
 IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
-  auto& engine = impl_->engine();
-  auto& recovery = impl_->recovery;
   auto& loader = *iteration.loader;
+  auto& engine = impl_->engine(&loader);
+  auto& recovery = *impl_->recovery;
   check_fits(loader, impl_->options, engine.layout());
   impl_->compile(loader, [](int, int) {});
   const auto steps = impl_->options.device_iterations();
-  const auto done = recovery.walk(engine, steps);
+  const auto done = recovery.replay().walk(steps, iteration.epoch);
   if (done == steps) return {impl_->done_before(), {}};
   train::BatchSource source(loader.micro_batches(iteration, done), loader.layout().local);
   Collector collector(impl_->options);
   for (auto i = done; i < steps; ++i) {
-    recovery.before_step(engine);
-    const auto output =
-        engine.step(source, loader, recovery.place_of(iteration, /*begins=*/i == 0));
+    const auto output = engine.step(source, loader, recovery.before_step(engine, iteration, i));
     auto result = result_of(output.loss, output.metrics, engine.metrics());
     result.replica_losses = output.replica_losses;
     result.skipped = output.skipped;
     impl_->on_step(engine.progress().steps, result);
-    recovery.after_step(engine);
+    recovery.after_step(engine, loader);
     collector.take(std::move(result), i);
   }
   return std::move(collector).result();
@@ -263,39 +263,39 @@ EpochRange TrainingModel::epochs(int count) {
 }
 
 EpochRange::Iterator EpochRange::begin() const {
-  auto& engine = model_->engine();
-  return {model_, model_->recovery.begin_loop(engine, count_), count_};
+  model_->engine();  // which knows whether it goes on
+  return {model_, model_->recovery->replay().begin_loop(count_), count_};
 }
 
 EpochRange::Iterator& EpochRange::Iterator::operator++() {
-  model_->recovery.finish_epoch(model_->engine(), epoch_);
-  model_->recovery.begin_epoch(++epoch_);
+  model_->recovery->finish_epoch(model_->engine(), epoch_);
+  model_->recovery->replay().begin_epoch(++epoch_);
   return *this;
 }
 
 ResumeResult TrainingModel::resumed() {
   impl_->engine();
-  return {impl_->recovery.first_step(), impl_->recovery.checkpoint_path()};
+  return {impl_->recovery->replay().first_step(), impl_->recovery->checkpoint_path()};
 }
 
-void TrainingModel::checkpoint() {
-  auto& engine = impl_->engine();
-  impl_->recovery.take_checkpoint(engine, "asked");
+bool TrainingModel::checkpoint() {
+  const auto& engine = impl_->engine();
+  return impl_->recovery->take_checkpoint(engine, "asked");
 }
 
 CheckpointCost TrainingModel::checkpoint_cost() const {
-  return impl_->recovery.checkpoint_cost();
+  return impl_->recovery->checkpoint_cost();
 }
 
 StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
                                    const std::function<void(std::int64_t)>& on_batch) {
   auto& engine = impl_->engine();
   const auto evaluation = engine.evaluate(loader, which(kind), [&](std::int64_t done) {
-    impl_->recovery.during_evaluation(engine);
+    impl_->recovery->during_evaluation(engine);
     on_batch(done);
   });
   auto result = result_of(evaluation.loss, evaluation.metrics, engine.metrics());
-  impl_->recovery.after_evaluation(engine, result.loss, result.metrics);
+  impl_->recovery->after_evaluation(engine, result.loss, result.metrics);
   return result;
 }
 
@@ -313,10 +313,14 @@ void TrainingModel::save(const std::filesystem::path& path, WeightsKind kind) {
 
 void TrainingModel::load(const std::filesystem::path& path) {
   auto& engine = impl_->engine();
-  impl_->recovery.before_load(engine);
-  engine.set_model([&](nn::Model& model) {
-    if (impl_->options.world().instance() == 0) nn::load_weights(model, path);
-  });
+  auto& replay = impl_->recovery->replay();
+  if (!replay.walk_past_load()) return;
+  impl_->recovery->before_load();
+  engine.set_model(
+      [&](nn::Model& model) {
+        if (impl_->options.world().instance() == 0) nn::load_weights(model, path);
+      },
+      replay.loads());
 }
 
 std::string TrainingModel::digest(WeightsKind kind) {

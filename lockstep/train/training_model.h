@@ -74,9 +74,8 @@ struct CompileResult {
 /// thread at a time.
 ///
 /// Where the launcher restarts the job, or options say so, training goes on where it was, with the
-/// bits that it would have had: `epochs` begins with the epoch that was under way, and the loader
-/// with what is left of it. A program that makes its own loops walks through them again; steps that
-/// were made before return at once.
+/// bits that it would have had: `epochs` begins with the epoch that was under way. What else the
+/// program has done before it walks through again: steps that were made return at once.
 ///
 /// Errors: `Options` for a model that cannot be trained; `Diverged` where a loss is not finite;
 /// those of collectives and of the loader; `Stopped` where SIGTERM came and a checkpoint was taken.
@@ -163,8 +162,9 @@ class TrainingModel {
 
   /// Meets the other instances, and tells what it goes on from.
   ResumeResult resumed();
-  /// Takes a checkpoint and returns when it is on disk. Options have to name a folder.
-  void checkpoint();
+  /// Takes a checkpoint, and returns when it is on disk, or false where it could not be written,
+  /// which is also told. Options have to name a folder.
+  bool checkpoint();
   CheckpointCost checkpoint_cost() const;
 
  private:

@@ -56,6 +56,7 @@ class RestartedJob {
         instances,
         [&](comm::Communicator& communicator) {
           auto identity = identity_of(communicator.rank(), instances, replicas);
+          identity.job_id = "job";
           identity.restart_count = restarts_;
           function(Options(World(identity, communicator)));
         },

@@ -7,8 +7,10 @@
 #include <mutex>
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/train/stop_signals.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/subprocess.h"
 #include "tests/train/jobs.h"
 
 namespace lockstep::testing {
@@ -244,6 +246,153 @@ TEST(RecoveryTest, WeightsThatWereLoadedStayLoaded) {
   }
 }
 
+TEST(RecoveryTest, WeightsNeedNotBeLoadedAgain) {
+  const ScratchFolder folder;
+  const auto file = folder.path() + "/first.safetensors";
+  const auto program = [&](Options options, std::int64_t crash_at) {
+    options.seed(5);
+    DataLoader loader(options, regression(kSamples, 6, 3).set(), {.batch_size = kBatch});
+    TrainingModel model(busy_net(), options, optimizer(), regression_task());
+    model.tell([](const std::string&) {});
+    model.on_step([&](std::int64_t step, const StepResult&) {
+      if (step == crash_at) throw crash();
+    });
+    if (!std::filesystem::exists(file)) model.save(file);
+    if (model.resumed().step == 0) model.load(file);
+    for ([[maybe_unused]] const int epoch : model.epochs(2)) {
+      for (auto& iteration : loader) model.step(iteration);
+    }
+    return std::pair(model.digest(), model.steps());
+  };
+  std::pair<std::string, std::int64_t> expected, found;
+  run_job(1, kReplicas, [&](const Options& options) { expected = program(options, 0); });
+  RestartedJob job;
+  job.failed_attempt(ErrorKind::Bug, 1, kReplicas,
+                     [&](const Options& options) { program(options, 5); });
+  job.attempt(1, kReplicas, [&](const Options& options) { found = program(options, 0); });
+  EXPECT_EQ(found, expected);
+}
+
+/// Runs a program undisturbed, and again with a crash after each of its steps.
+void expect_same_after_any_crash(
+    const std::function<std::string(Options, const std::function<void()>& after_step)>& program) {
+  std::string expected;
+  std::int64_t steps = 0;
+  run_job(1, kReplicas,
+          [&](const Options& options) { expected = program(options, [&] { ++steps; }); });
+  for (std::int64_t crash_at = 1; crash_at <= steps; ++crash_at) {
+    SCOPED_TRACE(crash_at);
+    RestartedJob job;
+    std::int64_t made = 0;
+    job.failed_attempt(ErrorKind::Bug, 1, kReplicas, [&](const Options& options) {
+      program(options, [&] {
+        if (++made == crash_at) throw crash();
+      });
+    });
+    std::string digest;
+    job.attempt(1, kReplicas, [&](const Options& options) { digest = program(options, [] {}); });
+    EXPECT_EQ(digest, expected);
+  }
+}
+
+TEST(RecoveryTest, TwoModelsInOneLoopGoOnTogether) {
+  expect_same_after_any_crash([](Options options, const std::function<void()>& after_step) {
+    options.seed(5);
+    DataLoader loader(options, regression(24, 6, 3).set(), {.batch_size = kBatch});
+    TrainingModel a(small_net(), options, SGD({.lr = 0.05}), regression_task());
+    TrainingModel b(busy_net(), options, optimizer(), regression_task());
+    for (auto* model : {&a, &b}) {
+      model->tell([](const std::string&) {});
+      model->on_step([&](std::int64_t, const StepResult&) { after_step(); });
+    }
+    for ([[maybe_unused]] const int epoch : a.epochs(2)) {
+      for (auto& iteration : loader) {
+        a.step(iteration);
+        b.step(iteration);
+      }
+    }
+    return a.digest() + b.digest();
+  });
+}
+
+TEST(RecoveryTest, AnEpochMayBeSeveralWalksOrAPartOfOne) {
+  expect_same_after_any_crash([](Options options, const std::function<void()>& after_step) {
+    options.seed(5);
+    DataLoader loader(options, regression(24, 6, 3).set(), {.batch_size = kBatch, .shuffle = true});
+    TrainingModel model(small_net(), options, SGD({.lr = 0.05}), regression_task());
+    model.tell([](const std::string&) {});
+    model.on_step([&](std::int64_t, const StepResult&) { after_step(); });
+    for ([[maybe_unused]] const int epoch : model.epochs(2)) {
+      for (auto& iteration : loader) model.step(iteration);
+      int few = 0;
+      for (auto& iteration : loader) {
+        model.step(iteration);
+        if (++few == 3) break;
+      }
+    }
+    return model.digest();
+  });
+}
+
+TEST(RecoveryTest, AWalkThatBreaksOffGoesOnWithWhatIsLeftOfIt) {
+  expect_same_after_any_crash([](Options options, const std::function<void()>& after_step) {
+    options.seed(5);
+    DataLoader loader(options, regression(60, 6, 3).set(), {.batch_size = kBatch, .shuffle = true});
+    TrainingModel model(small_net(), options, SGD({.lr = 0.05}), regression_task());
+    model.tell([](const std::string&) {});
+    model.on_step([&](std::int64_t, const StepResult&) { after_step(); });
+    for ([[maybe_unused]] const int epoch : model.epochs(3)) {
+      int few = 0;
+      for (auto& iteration : loader) {
+        model.step(iteration);
+        if (++few == 4) break;
+      }
+    }
+    return model.digest();
+  });
+}
+
+TEST(RecoveryTest, AModelUsedAfterAnotherGoesOn) {
+  expect_same_after_any_crash([](Options options, const std::function<void()>& after_step) {
+    options.seed(5);
+    DataLoader loader(options, regression(24, 6, 3).set(), {.batch_size = kBatch, .shuffle = true});
+    std::string digests;
+    for (int i = 0; i < 2; ++i) {
+      TrainingModel model(small_net(), options, SGD({.lr = 0.05}), regression_task());
+      model.tell([](const std::string&) {});
+      model.on_step([&](std::int64_t, const StepResult&) { after_step(); });
+      for ([[maybe_unused]] const int epoch : model.epochs(2)) {
+        for (auto& iteration : loader) model.step(iteration);
+      }
+      digests += model.digest();
+    }
+    return digests;
+  });
+}
+
+TEST(RecoveryTest, ALoaderOfOtherOptionsIsNotTrainedWithAtTheWrongPlace) {
+  const auto program = [](const Options& options, std::int64_t crash_at) {
+    Options others{options.world()};
+    DataLoader loader(others, regression(24, 6, 3).set(), {.batch_size = kBatch});
+    TrainingModel model(small_net(), options, SGD({.lr = 0.05}), regression_task());
+    model.tell([](const std::string&) {});
+    model.on_step([&](std::int64_t step, const StepResult&) {
+      if (step == crash_at) throw crash();
+    });
+    for ([[maybe_unused]] const int epoch : model.epochs(3)) {
+      for (auto& iteration : loader) model.step(iteration);
+    }
+  };
+  RestartedJob job;
+  job.failed_attempt(ErrorKind::Bug, 1, kReplicas,
+                     [&](const Options& options) { program(options, 6); });
+  expect_error(
+      [&] { job.attempt(1, kReplicas, [&](const Options& options) { program(options, 0); }); },
+      ErrorKind::Options,
+      "this run goes on with epoch 2, and the loader has begun with epoch 1\nmake loader and model "
+      "from the same options");
+}
+
 TEST(RecoveryTest, AnotherModelBeginsAnew) {
   RestartedJob job;
   job.failed_attempt(ErrorKind::Bug, 1, kReplicas,
@@ -386,6 +535,13 @@ TEST_F(CheckpointRunsTest, OptionsThatContradictAreListedWithBothValues) {
       ErrorKind::Options, "gradient-accumulation was 1, is 2; seed was 5, is 6");
   expect_error([&] { contradicted([](Options&) {}, 2); }, ErrorKind::Options,
                "replicas was 3, is 2");
+  // What is not said any more is a contradiction, too.
+  expect_error(
+      [&] {
+        contradicted(
+            [](Options& options) { options.schedule({.kind = ScheduleKind::Cosine}, kEpochs); });
+      },
+      ErrorKind::Options, "warmup-epochs was 0.5, is 0");
   expect_error(
       [&] {
         run_job(1, kReplicas, [&](Options options) {
@@ -398,7 +554,57 @@ TEST_F(CheckpointRunsTest, OptionsThatContradictAreListedWithBothValues) {
           model.compile(loader);
         });
       },
-      ErrorKind::Options, "batch-size was 2, is 4");
+      ErrorKind::Options, "batch-size was 2, is 4; shuffle was yes, is no");
+}
+
+TEST_F(CheckpointRunsTest, ARestartDoesNotForgetAContradiction) {
+  run(1, taking("1 epoch"));
+  std::filesystem::remove_all(checkpoints().back());
+  RestartedJob job;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    job.failed_attempt(ErrorKind::Options, 1, kReplicas, [&](Options options) {
+      options.seed(5).device_iterations(kStepsPerIteration);
+      options.schedule({.kind = ScheduleKind::Cosine, .warmup_epochs = 0.5}, kEpochs);
+      resuming().options(options);
+      DataLoader loader(options, regression(kSamples, 6, 3).set(),
+                        {.batch_size = 4, .shuffle = true});
+      TrainingModel model(busy_net(), options, optimizer(), regression_task());
+      model.tell([](const std::string&) {});
+      model.compile();  // before the loader is known
+      for (auto& iteration : loader) model.step(iteration);
+    });
+  }
+}
+
+TEST_F(CheckpointRunsTest, ARestartDoesNotTakeWhatAnotherJobHasLeft) {
+  run(1, taking("1 epoch"));
+  RestartedJob job;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    job.failed_attempt(ErrorKind::Options, 1, kReplicas,
+                       [&](const Options& options) { train(options, taking("1 epoch")); });
+  }
+  // One that was told where to go on does so in each attempt.
+  const auto first = checkpoints().front();
+  RestartedJob resumed;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    resumed.failed_attempt(ErrorKind::Bug, 1, kReplicas, [&](Options options) {
+      options.seed(5).device_iterations(kStepsPerIteration);
+      options.schedule({.kind = ScheduleKind::Cosine, .warmup_epochs = 0.5}, kEpochs);
+      resuming(first.string()).options(options);
+      TrainingModel model(busy_net(), options, optimizer(), regression_task());
+      model.tell([](const std::string&) {});
+      EXPECT_EQ(model.resumed().step, kStepsPerEpoch);
+      resumed.lose_memory();
+      throw crash();
+    });
+  }
+  // And not into a folder that holds those of another.
+  const Hooks elsewhere{.options = [&](Options& options) {
+    options.checkpoints({.folder = folder_.path() + "/run"}).resume(folder_.path() + "/other");
+  }};
+  std::filesystem::copy(first, folder_.path() + "/other", std::filesystem::copy_options::recursive);
+  expect_error([&] { run(1, elsewhere); }, ErrorKind::Options,
+               "expected a folder without checkpoints, found 3");
 }
 
 TEST_F(CheckpointRunsTest, ADamagedOneIsNamedAndTheOneBeforeItTaken) {
@@ -475,6 +681,60 @@ TEST_F(CheckpointRunsTest, SigtermEndsEveryInstanceAfterTheSameStepWithACheckpoi
   EXPECT_EQ(run(3, resuming()), undisturbed());
 }
 
+TEST_F(CheckpointRunsTest, ASigtermThatComesTwiceIsOne) {
+  auto hooks = taking("100 epochs");
+  hooks.on_step = [&](const Options&, std::int64_t step) {
+    if (step != 5) return;
+    ::raise(SIGTERM);
+    ::raise(SIGTERM);
+  };
+  expect_error([&] { run(1, hooks); }, ErrorKind::Stopped, "stopped after step 6");
+  EXPECT_EQ(run(1, resuming()), undisturbed());
+}
+
+TEST_F(CheckpointRunsTest, ASigtermBeforeTheFirstStepIsHeeded) {
+  auto hooks = taking("100 epochs");
+  hooks.on_step = [&](const Options&, std::int64_t step) { EXPECT_EQ(step, 1); };
+  const train::StopSignals signals;
+  ::raise(SIGTERM);
+  expect_error([&] { run(2, hooks); }, ErrorKind::Stopped, "stopped after step 1 as SIGTERM asked");
+  EXPECT_EQ(run(1, resuming()), undisturbed());
+}
+
+TEST_F(CheckpointRunsTest, ASigtermDuringAnEvaluationHasACheckpointAtOnce) {
+  run_job(1, kReplicas, [&](Options options) {
+    options.seed(5);
+    options.checkpoints({.folder = folder_.path() + "/run", .every = "100 epochs"});
+    DataLoader loader(options, regression(kSamples, 6, 3).set(), {.batch_size = kBatch});
+    EvaluationLoader test(options, regression(kSamples, 6, 3).set(), {.batch_size = kBatch});
+    TrainingModel model(busy_net(), options, optimizer(), regression_task());
+    for (auto& iteration : loader) model.step(iteration);
+    bool is_first = true;
+    model.evaluate(test, WeightsKind::Trained, [&](std::int64_t) {
+      if (std::exchange(is_first, false)) ::raise(SIGTERM);
+    });
+    ASSERT_TRUE(eventually([&] { return checkpoints().size() == 1; }, 10s));
+    EXPECT_EQ(checkpoint::read_manifest(checkpoints().front()).position.step, kStepsPerEpoch);
+    expect_error(
+        [&] {
+          for (auto& iteration : loader) model.step(iteration);
+        },
+        ErrorKind::Stopped, "stopped after step 9");
+  });
+}
+
+TEST_F(CheckpointRunsTest, ProgramsWithLoopsOfTheirOwnHaveOneAfterEachEpoch) {
+  run_job(1, kReplicas, [&](Options options) {
+    options.checkpoints({.folder = folder_.path() + "/run", .keep_last = 9});
+    DataLoader loader(options, regression(kSamples, 6, 3).set(), {.batch_size = kBatch});
+    TrainingModel model(busy_net(), options, optimizer(), regression_task());
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      for (auto& iteration : loader) model.step(iteration);
+    }
+  });
+  EXPECT_EQ(checkpoints().size(), 3U);
+}
+
 TEST_F(CheckpointRunsTest, Sigusr1TakesOneAndTrainingGoesOn) {
   auto hooks = taking("100 epochs");
   hooks.on_step = [&](const Options&, std::int64_t step) {
@@ -510,7 +770,7 @@ TEST_F(CheckpointRunsTest, OneThatCannotBeWrittenIsToldAndTrainingGoesOn) {
       for (auto& iteration : loader) model.step(iteration);
     }
     EXPECT_EQ(model.steps(), 2 * kStepsPerEpoch);
-    expect_error([&] { model.checkpoint(); }, ErrorKind::Io, "checkpoint: ");
+    EXPECT_FALSE(model.checkpoint());
   });
   EXPECT_THAT(told, ::testing::Contains(
                         ::testing::StartsWith("the checkpoint of step 8 could not be written: ")));
