@@ -69,10 +69,6 @@ void add_output_options(CLI::App& app, WrittenArguments& to) {
   add_console_options(app, to.launch, group);
 }
 
-void add_failure_options(CLI::App& app, WrittenArguments& to) {
-  add_failure_options(app, to.launch, "Failure");
-}
-
 void add_file_options(CLI::App& app, WrittenArguments& to) {
   const auto* group = "Settings";
   app.add_option("--cache-path,--executable-cache-path", to.launch.parsed.run.cache_path,
@@ -141,7 +137,7 @@ std::optional<RunArguments> parse_run_arguments(const std::vector<std::string>& 
   add_size_options(app, written);
   add_place_options(app, written);
   add_output_options(app, written);
-  add_failure_options(app, written);
+  add_failure_options(app, written.launch, "Failure");
   add_file_options(app, written);
   if (parse(app, arguments) == Parsed::HelpShown) return std::nullopt;
   take_command(app, arguments, written.launch.parsed.run);

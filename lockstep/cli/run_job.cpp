@@ -93,7 +93,8 @@ struct Job {
 /// The supervisor's process: runs the job and reports what went wrong.
 int supervise(Job& job, const launch::JobContext& context, comm::host::KeptMemory& memory,
               launch::Signals& signals, int warden) {
-  const auto& [run, console_options, print_topology, dry_run] = job.arguments;
+  const auto& run = job.arguments.run;
+  const auto& console_options = job.arguments.console;
   const launch::InstanceStarter starter(
       context,
       {.program = job.program,
