@@ -30,8 +30,9 @@ struct InstanceStarted {
   int instance = 0;
   std::string host;
   pid_t pid = 0;
-  std::vector<int> cpus;  ///< that it is bound to; empty: it is free
-  int attempt = 0;        ///< how often the job had been started before
+  std::vector<int> cpus;               ///< that it is bound to; empty: it is free
+  int attempt = 0;                     ///< how often the job had been started before
+  std::optional<std::int64_t> step{};  ///< the job's last one that was complete, where it is known
 };
 
 /// An instance has ended, in whatever way.
@@ -88,6 +89,7 @@ struct JobRestarting {
   int restart = 0;  ///< 1 for the first
   int max_restarts = 0;
   std::optional<std::int64_t> step{};  ///< after which it goes on, where its state was kept
+  int instance = 0;                    ///< that was the cause
 };
 
 /// An instance has failed again and again: the job goes on without its place.

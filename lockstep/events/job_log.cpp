@@ -43,6 +43,7 @@ void JobLog::on(const InstanceStarted& event) {
   log_.write(
       {.event = "start",
        .instance = event.instance,
+       .step = event.step,
        .more = {
            {"pid", number(event.pid)}, {"host", event.host}, {"attempt", number(event.attempt)}}});
   next_.on(event);
@@ -83,7 +84,10 @@ void JobLog::on(const VictimsEnded& event) {
 }
 
 void JobLog::on(const JobRestarting& event) {
-  log_.write({.event = "restart", .step = event.step, .more = {{"number", number(event.restart)}}});
+  log_.write({.event = "restart",
+              .instance = event.instance,
+              .step = event.step,
+              .more = {{"number", number(event.restart)}}});
   next_.on(event);
 }
 

@@ -70,7 +70,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCall{{"--max-restarts", "-1", "echo"}, 2, "--max-restarts is -1"},
         BadCall{{"--shrink", "echo"},
                 2,
-                "--shrink takes effect after restarts, but --max-restarts is 0"},
+                "run: --shrink takes effect with the restart after 2 failures in a row, but "
+                "--max-restarts is 0, expected at least 2"},
+        BadCall{{"--shrink", "--max-restarts", "1", "echo"}, 2, "--max-restarts is 1, expected"},
         BadCall{{"--chaos", "x", "echo"}, 2, "--chaos is 'x', expected a seed first"},
         BadCall{{"--chaos", "1", "--stall-timeout", "0", "echo"},
                 2,

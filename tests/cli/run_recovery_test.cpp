@@ -84,7 +84,11 @@ TEST(RunRecoveryTest, GoesOnAfterTheLastCommittedStep) {
                                     "3 at step 8\n"));
 
   const auto log = events::read_event_log(folder.path() + "/events.jsonl");
-  EXPECT_EQ(entries(log, "start").size(), 12U);
+  const auto starts = entries(log, "start");
+  ASSERT_EQ(starts.size(), 12U);
+  EXPECT_EQ(starts[0].step, std::nullopt);
+  EXPECT_EQ(starts[3].step, 4);
+  EXPECT_EQ(starts[6].step, 8);
   EXPECT_EQ(entries(log, "death").size(), 12U);
   const auto failures = entries(log, "failure");
   ASSERT_EQ(failures.size(), 3U);
@@ -94,9 +98,12 @@ TEST(RunRecoveryTest, GoesOnAfterTheLastCommittedStep) {
   EXPECT_EQ(number_in(failures[2], "exit_code"), 3);
   const auto restarts = entries(log, "restart");
   ASSERT_EQ(restarts.size(), 3U);
+  EXPECT_EQ(restarts[0].instance, 1);
+  EXPECT_EQ(restarts[1].instance, 0);
+  EXPECT_EQ(restarts[2].instance, 2);
   EXPECT_EQ(restarts[1].step, 8);
   EXPECT_EQ(number_in(restarts[1], "number"), 2);
-  EXPECT_EQ(number_in(entries(log, "start").back(), "attempt"), 3);
+  EXPECT_EQ(number_in(starts.back(), "attempt"), 3);
   EXPECT_EQ(log.back().event, "end");
   EXPECT_EQ(number_in(log.back(), "exit_code"), 0);
   EXPECT_EQ(number_in(log.back(), "restarts"), 3);
@@ -141,11 +148,15 @@ TEST(RunRecoveryTest, GoesOnWithFewerInstancesWhereOneFailsAgainAndAgain) {
 }
 
 TEST(RunRecoveryTest, BlamesWhoWasLateNotWhoGaveItUp) {
-  const auto result =
-      train({"--num-instances", "3", "--max-restarts", "3", "--shrink", "--stall-timeout", "1"},
-            {"8", "0", "0:2:1:stop", "1:4:1:stop"});
+  const ScratchFolder folder;
+  const auto result = train({"--num-instances", "3", "--max-restarts", "3", "--shrink",
+                             "--stall-timeout", "1", "--log-dir", folder.path()},
+                            {"8", "0", "0:2:1:stop", "1:4:1:stop"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("lockstep: instance 1 failed 2 times in a row"));
+  const auto restarts = entries(events::read_event_log(folder.path() + "/events.jsonl"), "restart");
+  ASSERT_EQ(restarts.size(), 2U);
+  for (const auto& restart : restarts) EXPECT_EQ(restart.instance, 1);
   EXPECT_EQ(digest_in(result), undisturbed("8"));
 }
 

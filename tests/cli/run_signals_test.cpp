@@ -58,7 +58,7 @@ TEST(RunSignalsTest, KillsAtOnceWhenAskedASecondTime) {
   ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
   job.signal(SIGINT);
   ASSERT_TRUE(job.wait_for("what is left after 50 s is killed\n"));
-  // Two that come within a tenth of a second count as one.
+  // Two that come within a quarter of a second count as one.
   eventually(
       [&] {
         job.signal(SIGINT);
@@ -82,6 +82,46 @@ TEST(RunSignalsTest, TakesASignalToItselfAndItsGroupForOne) {
   const auto result = job.wait(10s);
   EXPECT_THAT(result.out, HasSubstr("saved\n"));
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+}
+
+/// The process below the launcher, to which it hands on signals.
+pid_t supervisor_of(const Subprocess& job) {
+  for (const auto& process : launch::descendants_of(job.pid())) {
+    if (process.parent == job.pid()) return process.pid;
+  }
+  return -1;
+}
+
+TEST(RunSignalsTest, TakesASignalToAllItsProcessesForOne) {
+  const auto script =
+      "trap 'sleep 0.5; echo saved; exit 0' TERM; echo up; "
+      "while :; do sleep 0.05; done";
+  for (const bool launcher_first : {false, true}) {
+    auto job = start({"--grace-period", "20", "sh", "-c", script});
+    ASSERT_TRUE(job.wait_for("up\n"));
+    const pid_t supervisor = supervisor_of(job);
+    ASSERT_GT(supervisor, 0);
+    // As whoever ends a cgroup does it: the launcher hands it on, to one that has it already.
+    ::kill(launcher_first ? job.pid() : supervisor, SIGTERM);
+    job.wait_for_exit(20ms);  // or the kernel makes one of the two
+    ::kill(launcher_first ? supervisor : job.pid(), SIGTERM);
+    const auto result = job.wait(10s);
+    EXPECT_THAT(result.out, HasSubstr("saved\n"));
+    EXPECT_THAT(result.err, Not(HasSubstr("killing")));
+    EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  }
+}
+
+TEST(RunSignalsTest, KillsAtOnceOnSigquitHoweverSoonItComes) {
+  auto job = start({"--num-instances", "2", "--grace-period", "50", STUBBORN_TREE_BINARY});
+  ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
+  job.signal(SIGTERM);
+  ASSERT_TRUE(job.wait_for("what is left after 50 s is killed\n"));
+  job.signal(SIGQUIT);
+  const auto result = job.wait(10s);
+  EXPECT_THAT(result.err, HasSubstr("lockstep: SIGQUIT: killing the job\n"));
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(processes_with(kMark).empty());
 }
 
 TEST(RunSignalsTest, KillsAtOnceThoughNobodyReadsItsOutput) {
@@ -148,9 +188,7 @@ TEST(RunSignalsTest, SaysWhyAnInstanceThatReadsTheTerminalStandsStill) {
 TEST(RunSignalsTest, EndsTheJobThoughItsSupervisorHangs) {
   auto job = start({"--num-instances", "2", "--grace-period", "0.2", STUBBORN_TREE_BINARY});
   ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
-  for (const auto& process : launch::descendants_of(job.pid())) {
-    if (process.parent == job.pid()) ::kill(process.pid, SIGSTOP);
-  }
+  ::kill(supervisor_of(job), SIGSTOP);
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait(10s).exit_code, 128 + SIGKILL);
   EXPECT_TRUE(processes_with(kMark).empty());

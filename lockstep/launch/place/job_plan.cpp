@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/place/shrink.h"
 
 namespace lockstep::launch {
 namespace {
@@ -21,8 +22,10 @@ void check(const RunOptions& options) {
                       options.threads_per_device.value_or(1)));
   require(options.max_restarts >= 0,
           fmt::format("--max-restarts is {}, expected at least 0", options.max_restarts));
-  require(!options.shrink || options.max_restarts > 0,
-          "--shrink takes effect after restarts, but --max-restarts is 0");
+  require(!options.shrink || options.max_restarts >= kFailuresBeforeShrinking,
+          fmt::format("--shrink takes effect with the restart after {0} failures in a row, but "
+                      "--max-restarts is {1}, expected at least {0}",
+                      kFailuresBeforeShrinking, options.max_restarts));
   const auto require_seconds = [&](events::Seconds value, const char* option) {
     constexpr double kMost = 1e7;
     require(value.count() >= 0 && value.count() <= kMost,

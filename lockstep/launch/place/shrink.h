@@ -8,6 +8,9 @@
 
 namespace lockstep::launch {
 
+/// How often in a row an instance has to fail until the job goes on without it.
+inline constexpr int kFailuresBeforeShrinking = 2;
+
 /// Plans how a job goes on with one instance fewer, again and again: with the same replicas and as
 /// many threads for each device, so with the same results.
 class Shrinker {

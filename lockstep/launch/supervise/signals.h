@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <optional>
 
 #include "lockstep/base/file.h"
@@ -10,6 +11,11 @@ namespace lockstep::launch {
 
 /// Whether a signal tells the launcher to end the job.
 bool ends_job(int signal);
+
+/// `timeout`, some shells and whoever ends a cgroup send a signal to several processes of a job:
+/// that is one, not two. So to the supervisor an end signal that comes so soon after one that
+/// counted is the same again; but for SIGQUIT, which never means less than to kill.
+inline constexpr std::chrono::milliseconds kSameSignal{200};
 
 /// The signals that the launcher acts on, as a descriptor to be polled instead of handlers.
 ///

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/supervise/descendants.h"
+#include "lockstep/launch/supervise/instance_signals.h"
 #include "lockstep/launch/supervise/stopped_instances.h"
 
 namespace lockstep::launch {
@@ -68,10 +68,12 @@ int Supervisor::run_attempts() {
   for (int restart = 0;; ++restart) {
     run_attempt(restart);
     if (!attempt_.failed || !may_restart()) break;
-    shrink_if_repeated();
+    const int cause = this->cause();
+    shrink_if_repeated(cause);
     sink_.on(events::JobRestarting{.restart = restart + 1,
                                    .max_restarts = options_.max_restarts,
-                                   .step = is_state_kept() ? step() : std::nullopt});
+                                   .step = is_state_kept() ? step() : std::nullopt,
+                                   .instance = cause});
   }
   wait_for_reader();
   return exit_code();
@@ -92,8 +94,7 @@ int Supervisor::cause() const {
   return gave_up && late >= 0 && late < std::ssize(attempt_.instances) ? late : failed;
 }
 
-void Supervisor::shrink_if_repeated() {
-  const int cause = this->cause();
+void Supervisor::shrink_if_repeated(int cause) {
   failures_in_a_row_ = last_failed_ == cause ? failures_in_a_row_ + 1 : 1;
   last_failed_ = cause;
   if (options_.shrinker == nullptr || failures_in_a_row_ < kFailuresBeforeShrinking ||
@@ -169,7 +170,8 @@ void Supervisor::start_instances() {
                                      .host = process.host,
                                      .pid = process.pid,
                                      .cpus = planned.cpus,
-                                     .attempt = attempt_.restart_count});
+                                     .attempt = attempt_.restart_count,
+                                     .step = step()});
   }
 }
 
@@ -215,18 +217,20 @@ void Supervisor::handle_signal(int signal) {
       return reap();
     case SIGTSTP:
       is_suspended_ = true;
-      return signal_groups(signal);
+      return signal_groups(attempt_.instances, signal);
     case SIGCONT:
       is_suspended_ = false;
       for (auto& process : attempt_.instances) process.stopped_since.reset();
-      return signal_groups(signal);
+      return signal_groups(attempt_.instances, signal);
     default:
-      return signal_instances(signal);
+      return signal_instances(attempt_.instances, signal);
   }
 }
 
 /// The first time gently, the second time at once. SIGQUIT is never gentle.
 void Supervisor::interrupt(int signal) {
+  const bool is_repeated = interrupted_by_ && Clock::now() - interrupted_at_ < kSameSignal;
+  if (is_repeated && signal != SIGQUIT) return;
   const bool kill = interrupted_by_.has_value() || signal == SIGQUIT;
   if (!interrupted_by_) interrupted_by_ = signal;
   interrupted_at_ = Clock::now();
@@ -243,7 +247,7 @@ void Supervisor::reap() {
   for (const auto& death : attempt_.deaths.take()) note_death(death);
   attempt_.children_left = attempt_.deaths.reap_others();
   if (attempt_.phase == Phase::Running) judge();
-  if (attempt_.children_left && !any_instance_running()) end_leftovers();
+  if (attempt_.children_left && !any_running(attempt_.instances)) end_leftovers();
 }
 
 void Supervisor::note_death(const DeathWatch::Death& death) {
@@ -268,7 +272,7 @@ void Supervisor::note_death(const DeathWatch::Death& death) {
 /// Decides whether the job has failed, once all deaths that are known have been noted.
 void Supervisor::judge() {
   const auto& verdict = attempt_.verdict;
-  if (verdict.cause() || (verdict.best_guess() && !any_instance_running())) {
+  if (verdict.cause() || (verdict.best_guess() && !any_running(attempt_.instances))) {
     fail(*verdict.best_guess());
   } else if (verdict.waiting_for_cause()) {
     const auto end = Clock::now() + kVictimPatience;
@@ -278,7 +282,7 @@ void Supervisor::judge() {
 
 /// Whether instances are meant to run, and do.
 bool Supervisor::is_watching() const {
-  return attempt_.phase == Phase::Running && !is_suspended_ && any_instance_running();
+  return attempt_.phase == Phase::Running && !is_suspended_ && any_running(attempt_.instances);
 }
 
 /// When there is something to do though nothing happens.
@@ -347,9 +351,9 @@ void Supervisor::fail(int instance) {
 void Supervisor::begin_ending() {
   attempt_.phase = Phase::Ending;
   attempt_.deadline = after(Clock::now(), options_.grace_period);
-  signal_groups(SIGTERM);
-  signal_groups(SIGCONT);  // one that is stopped could not end
-  end_orphans();
+  signal_groups(attempt_.instances, SIGTERM);
+  signal_groups(attempt_.instances, SIGCONT);  // one that is stopped could not end
+  end_orphans(attempt_.instances, attempt_.told_to_end);
 }
 
 void Supervisor::begin_killing() {
@@ -363,7 +367,7 @@ void Supervisor::begin_killing() {
 
 /// Every instance has ended, but processes that they started have not.
 void Supervisor::end_leftovers() {
-  if (attempt_.phase == Phase::Ending) end_orphans();
+  if (attempt_.phase == Phase::Ending) end_orphans(attempt_.instances, attempt_.told_to_end);
   if (attempt_.phase != Phase::Running) return;
   events::LeftoversEnded event;
   for (const auto& process : descendants_of(::getpid())) {
@@ -372,35 +376,6 @@ void Supervisor::end_leftovers() {
   if (event.processes.empty()) return;
   sink_.on(event);
   begin_ending();
-}
-
-/// Sends SIGTERM, once, to what instances that are gone have left behind.
-void Supervisor::end_orphans() {
-  std::set<pid_t> running;
-  for (const auto& process : attempt_.instances) {
-    if (process.running()) running.insert(process.pid);
-  }
-  std::vector<ProcessEntry> untold;
-  for (const auto& orphan : descendants_of(::getpid(), running)) {
-    if (attempt_.told_to_end.insert(orphan.pid).second) untold.push_back(orphan);
-  }
-  signal_all(untold, SIGTERM);
-  signal_all(untold, SIGCONT);
-}
-
-/// With the helpers that they have started, as a terminal's signals would.
-void Supervisor::signal_groups(int signal) const {
-  for (const auto& process : attempt_.instances) {
-    if (process.running()) ::kill(-process.pid, signal);
-  }
-}
-
-/// Without their helpers: SIGUSR1 and SIGUSR2 mean what the program makes of them, and would end
-/// those.
-void Supervisor::signal_instances(int signal) const {
-  for (const auto& process : attempt_.instances) {
-    if (process.running()) ::kill(process.pid, signal);
-  }
 }
 
 /// Nobody is left to write, so what is in the pipes is all.
@@ -447,10 +422,4 @@ void Supervisor::report_victims() {
   }
   if (!event.victims.empty()) sink_.on(event);
 }
-
-bool Supervisor::any_instance_running() const {
-  return std::any_of(attempt_.instances.begin(), attempt_.instances.end(),
-                     [](const InstanceProcess& process) { return process.running(); });
-}
-
 }  // namespace lockstep::launch

@@ -43,9 +43,6 @@ struct SupervisorOptions {
 /// come to is safe in kept memory, it kills at once.
 class Supervisor {
  public:
-  /// How often in a row an instance has to fail until the job goes on without it.
-  static constexpr int kFailuresBeforeShrinking = 2;
-
   Supervisor(JobPlan plan, const InstanceStarter& starter, const SupervisorOptions& options,
              Signals& signals, events::JobSink& sink);
 
@@ -78,7 +75,7 @@ class Supervisor {
   void start_instances();
   bool may_restart() const;
   int cause() const;
-  void shrink_if_repeated();
+  void shrink_if_repeated(int cause);
   int exit_code() const;
   std::optional<std::int64_t> step() const;
   bool is_state_kept() const;
@@ -97,15 +94,10 @@ class Supervisor {
   void begin_ending();
   void begin_killing();
   void end_leftovers();
-  void end_orphans();
-  void signal_groups(int signal) const;
-  void signal_instances(int signal) const;
 
   void finish_output();
   void wait_for_reader();
   void report_victims();
-
-  bool any_instance_running() const;
 
   JobPlan plan_;
   const InstanceStarter& starter_;

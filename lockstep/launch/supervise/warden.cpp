@@ -19,8 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// `timeout` and some shells send a signal to a process and to its group: that is one, not two.
-constexpr std::chrono::milliseconds kSameSignal{100};
+/// A little more than to the supervisor, so that a second signal that is handed on is a second one
+/// there too, though it had the first a moment later.
+constexpr auto kSameSignalHere = kSameSignal + std::chrono::milliseconds(50);
 
 /// How much longer than it may the supervisor is given to end a job that it was told to end.
 constexpr std::chrono::seconds kMargin{2};
@@ -64,7 +65,8 @@ class Warden {
   /// Returns false for a repetition that does not count.
   bool expect_end(int signal) {
     const auto now = Clock::now();
-    if (last_end_signal_ && now - *last_end_signal_ < kSameSignal) return false;
+    const bool is_repeated = last_end_signal_ && now - *last_end_signal_ < kSameSignalHere;
+    if (is_repeated && signal != SIGQUIT) return false;
     const auto grace = last_end_signal_ || signal == SIGQUIT ? events::Seconds(0) : grace_;
     const auto end = now + std::chrono::duration_cast<Clock::duration>(grace) + kMargin;
     deadline_ = std::min(deadline_.value_or(end), end);
