@@ -8,14 +8,6 @@
 
 namespace lockstep::train {
 
-std::byte* Snapshot::make_room(std::size_t bytes) {
-  if (bytes > bytes_) {
-    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    bytes_ = bytes;
-  }
-  return memory_.get();
-}
-
 Checkpointer::Checkpointer(const CheckpointOptions& options, std::int64_t step, Listeners listeners)
     : options_(options),
       interval_(checkpoint::parse_interval("checkpoints", options.every)),
@@ -56,21 +48,22 @@ bool Checkpointer::is_best() const {
          (!best_ || found->second > *best_);
 }
 
-void Checkpointer::after_epoch(const Moment& moment, const Copy& copy) {
+void Checkpointer::after_epoch(const Moment& moment, const std::function<Copy()>& copy) {
   report();
   const bool is_evaluated = evaluated_step_ == moment.position.step;
   const bool is_time =
       interval_.unit == checkpoint::Interval::Unit::Epochs &&
       moment.position.finished_epochs % static_cast<std::int64_t>(interval_.count) == 0;
-  if (is_evaluated && is_best()) return take(moment, "best", copy);
-  if (is_time) take(moment, "interval", copy);
+  if (is_evaluated && is_best()) return take(moment, "best", copy());
+  if (is_time) take(moment, "interval", copy());
 }
 
-bool Checkpointer::take_last(const Moment& moment, const std::string& reason, const Copy& copy) {
+bool Checkpointer::take_last(const Moment& moment, const std::string& reason,
+                             const std::function<Copy()>& copy) {
   writer_.wait();
   report();
   if (last_ != moment.position || last_path_.empty()) {
-    take(moment, reason, copy);
+    take(moment, reason, copy());
     writer_.wait();
     report();
   }
@@ -83,10 +76,8 @@ void Checkpointer::begin_anew() {
   evaluated_step_ = -1;
 }
 
-void Checkpointer::take(const Moment& moment, const std::string& reason, const Copy& copy) {
+void Checkpointer::take(const Moment& moment, const std::string& reason, Copy copy) {
   const auto begin = Clock::now();
-  writer_.wait();  // it reads the snapshot
-  auto make = copy(snapshot_);
   checkpoint::Manifest manifest{
       .position = moment.position, .options = moment.options, .reason = reason, .job = moment.job};
   if (evaluated_step_ == moment.position.step) {
@@ -96,8 +87,9 @@ void Checkpointer::take(const Moment& moment, const std::string& reason, const C
   last_ = moment.position;
   last_time_ = begin;
   last_path_.clear();
-  writer_.begin([make = std::move(make), manifest = std::move(manifest)] {
-    auto content = make();
+  // It waits for the one before, which uses the same snapshot.
+  writer_.begin([this, copy = std::move(copy), manifest = std::move(manifest)] {
+    auto content = copy(snapshot_);
     content.manifest = manifest;
     return content;
   });

@@ -14,21 +14,9 @@
 #include "lockstep/events/event_log.h"
 #include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/snapshot.h"
 
 namespace lockstep::train {
-
-/// A copy of the state of a training that nobody changes, and how it becomes a checkpoint. The
-/// memory is reused from one to the next: it takes long to get from the system.
-class Snapshot {
- public:
-  /// Room for so many bytes.
-  std::byte* make_room(std::size_t bytes);
-  const std::byte* data() const noexcept { return memory_.get(); }
-
- private:
-  std::unique_ptr<std::byte[]> memory_;
-  std::size_t bytes_ = 0;
-};
 
 /// What is known of the moment at which a checkpoint is taken.
 struct Moment {
@@ -37,8 +25,8 @@ struct Moment {
   std::string job{};  ///< the launcher's name for it
 };
 
-/// Takes the checkpoints of a training on the one instance that writes them: decides when, copies
-/// the state, and has it written in the background.
+/// Takes the checkpoints of a training on the one instance that writes them: decides when, and has
+/// them copied and written in the background.
 ///
 /// One thread at a time. A checkpoint that could not be written is told of, and ends nothing.
 class Checkpointer {
@@ -51,22 +39,23 @@ class Checkpointer {
   Checkpointer(const CheckpointOptions& options, std::int64_t step, Listeners listeners);
   ~Checkpointer();
 
-  /// Copies the state into the snapshot, and returns what will make tensors of it later.
-  using Copy = std::function<std::function<checkpoint::Content()>(Snapshot&)>;
+  /// Copies the state into the snapshot, on the writer's thread.
+  using Copy = std::function<checkpoint::Content(Snapshot&)>;
 
   /// Whether it is time for one after this step. One that is late is due as soon as the one before
   /// is written.
   bool is_due(std::int64_t step);
-  void take_due(const Moment& moment, const Copy& copy) { take(moment, "interval", copy); }
+  void take_due(const Moment& moment, Copy copy) { take(moment, "interval", std::move(copy)); }
   /// Somebody wants one now.
-  void take_asked(const Moment& moment, const Copy& copy) { take(moment, "signal", copy); }
+  void take_asked(const Moment& moment, Copy copy) { take(moment, "signal", std::move(copy)); }
   /// An evaluation at this step came to that.
   void after_evaluation(std::int64_t step, const std::map<std::string, double>& metrics);
   /// An epoch is over, with all that belongs to it.
-  void after_epoch(const Moment& moment, const Copy& copy);
+  void after_epoch(const Moment& moment, const std::function<Copy()>& copy);
   /// Takes one, unless the last was of this very moment, and waits until it is on disk. Returns
   /// whether it is.
-  bool take_last(const Moment& moment, const std::string& reason, const Copy& copy);
+  bool take_last(const Moment& moment, const std::string& reason,
+                 const std::function<Copy()>& copy);
   /// Other weights come, and steps are counted from 0 again.
   void begin_anew();
 
@@ -76,7 +65,7 @@ class Checkpointer {
   using Clock = std::chrono::steady_clock;
 
   bool is_best() const;
-  void take(const Moment& moment, const std::string& reason, const Copy& copy);
+  void take(const Moment& moment, const std::string& reason, Copy copy);
   void report();
 
   CheckpointOptions options_;
@@ -90,7 +79,7 @@ class Checkpointer {
   Clock::time_point last_time_ = Clock::now();
   std::filesystem::path last_path_;
   CheckpointCost cost_;
-  checkpoint::BackgroundWriter writer_;  ///< goes first: it reads the snapshot
+  checkpoint::BackgroundWriter writer_;  ///< goes first: it uses the snapshot
 };
 
 }  // namespace lockstep::train

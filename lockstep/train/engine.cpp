@@ -310,13 +310,30 @@ bool Engine::take_request(Request request) noexcept {
   return requests().wanted[static_cast<std::size_t>(request)].exchange(0) != 0;
 }
 
-std::function<checkpoint::Content()> Engine::copy_state(Snapshot& to) const {
-  std::memcpy(to.make_room(shape_.bytes()), updates_.state(), shape_.bytes());
-  return [this, state = to.data(), loop = LoopState{finished_epochs()}] {
-    return checkpoint::Content{.manifest = {},
-                               .weights = tensors_->weights(state, frozen()),
-                               .state = tensors_->state(state, loop)};
-  };
+std::function<checkpoint::Content(Snapshot&)> Engine::begin_copy() {
+  // Where it never comes to be copied, the promise is broken, and nobody waits either.
+  const auto copied = std::make_shared<std::promise<void>>();
+  copied_ = copied->get_future().share();
+  copied_version_ = updates_.version();
+  return
+      [this, copied, state = updates_.state(), loop = LoopState{finished_epochs()}](Snapshot& to) {
+        to.clear(tensors_->copy_bytes());
+        checkpoint::Content content{.manifest = {},
+                                    .weights = tensors_->copy_weights(state, frozen(), to),
+                                    .state = tensors_->copy_state(state, loop, to)};
+        copied->set_value();
+        return content;
+      };
+}
+
+/// The next version is written where the one before the current stands. All instances wait, since
+/// none of them writes before this one has handed in its leaves.
+void Engine::wait_for_copy() {
+  if (!copied_.valid() || updates_.version() == copied_version_) return;
+  Stopwatch watch;
+  copied_.wait();
+  copied_ = {};
+  waited_for_copies_ += watch.lap();
 }
 
 DataType Engine::leaf_type() const noexcept {

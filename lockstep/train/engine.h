@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -98,8 +99,11 @@ class Engine {
   void request(Request request) noexcept;
   bool take_request(Request request) noexcept;
 
-  /// Copies the state, and returns what will make tensors of the copy, on any thread.
-  std::function<checkpoint::Content()> copy_state(Snapshot& to) const;
+  /// What copies the state as it is now, on another thread. Steps go on meanwhile: the second one
+  /// from now waits for it before it writes where this version stands.
+  std::function<checkpoint::Content(Snapshot&)> begin_copy();
+  /// Seconds that steps have waited for copies.
+  double waited_for_copies() const noexcept { return waited_for_copies_; }
 
   /// Tells the other instances of what `action` throws, so that they do not wait.
   void guarded(const std::function<void()>& action);
@@ -167,6 +171,7 @@ class Engine {
                     const DataLoader& loader) const;
   StepOutput output_of(std::span<const float> totals, const data::BatchShape& shape) const;
   void record(const std::vector<DeviceTimes>& devices, double idle, double reduce, double step);
+  void wait_for_copy();
   DataType leaf_type() const noexcept;
   bool has_loss_scaling() const noexcept;
 
@@ -192,6 +197,10 @@ class Engine {
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;
+  /// Of a version of the state that somebody is copying; not valid where nobody is.
+  std::shared_future<void> copied_;
+  std::uint64_t copied_version_ = 0;
+  double waited_for_copies_ = 0;
 };
 
 }  // namespace lockstep::train

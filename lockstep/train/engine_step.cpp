@@ -42,6 +42,7 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
     waited = watch.lap();
     check_totals(totals, input.progress);
   };
+  wait_for_copy();
   updates_.step(step);
   auto output = output_of(updates_.totals(), loader.shape());
   output.skipped = progress().updates == input.progress.updates;

@@ -147,7 +147,7 @@ void Recovery::finish_epoch(Engine& engine, int epoch) {
   if (replay_.loop() != 1) return;
   engine.finish_epoch(epoch);
   if (!is_writer()) return;
-  checkpointer_->after_epoch(moment(engine), [&](Snapshot& to) { return engine.copy_state(to); });
+  checkpointer_->after_epoch(moment(engine), [&] { return engine.begin_copy(); });
 }
 
 /// What is being written is of before.
@@ -186,20 +186,19 @@ void Recovery::after_step(Engine& engine, const DataLoader& loader) {
   if (progress.is_stopped != 0) stop(engine);
   pass_on_requests(engine);
   if (!is_writer()) return;
-  const auto copy = [&](Snapshot& to) { return engine.copy_state(to); };
   if (engine.take_request(Engine::Request::Checkpoint)) {
-    checkpointer_->take_asked(moment(engine), copy);
+    checkpointer_->take_asked(moment(engine), engine.begin_copy());
   } else if (checkpointer_->is_due(progress.steps)) {
-    checkpointer_->take_due(moment(engine), copy);
+    checkpointer_->take_due(moment(engine), engine.begin_copy());
   }
   const bool ends_epoch = progress.epoch_steps == loader.steps_per_epoch();
   if (replay_.loop() == 1 || !ends_epoch) return;
   auto now = moment(engine);
   now.position.finished_epochs = progress.epoch + 1;
-  checkpointer_->after_epoch(now, copy);
+  checkpointer_->after_epoch(now, [&] { return engine.begin_copy(); });
 }
 
-void Recovery::stop(const Engine& engine) {
+void Recovery::stop(Engine& engine) {
   const auto step = engine.progress().steps;
   const bool is_written = take_checkpoint(engine, "stopped");
   signals_->forget_stop();
@@ -215,9 +214,9 @@ void Recovery::stop(const Engine& engine) {
       "the same command with --resume goes on from it");
 }
 
-void Recovery::during_evaluation(const Engine& engine) {
+void Recovery::during_evaluation(Engine& engine) {
   if (!is_writer() || !signals_->wants_stop() || std::exchange(has_answered_stop_, true)) return;
-  checkpointer_->take_asked(moment(engine), [&](Snapshot& to) { return engine.copy_state(to); });
+  checkpointer_->take_asked(moment(engine), engine.begin_copy());
 }
 
 void Recovery::after_evaluation(const Engine& engine, double loss,
@@ -228,22 +227,25 @@ void Recovery::after_evaluation(const Engine& engine, double loss,
   checkpointer_->after_evaluation(engine.progress().steps, values);
 }
 
-bool Recovery::take_checkpoint(const Engine& engine, const std::string& reason) {
+bool Recovery::take_checkpoint(Engine& engine, const std::string& reason) {
   if (!options_.checkpoints()) {
     throw Error(ErrorKind::Options, "TrainingModel::checkpoint: no folder for checkpoints is set",
                 R"(Options().checkpoints({.folder = "checkpoints"}))");
   }
   std::int64_t is_written = 1;
   if (is_writer()) {
-    const auto copy = [&](Snapshot& to) { return engine.copy_state(to); };
+    const auto copy = [&] { return engine.begin_copy(); };
     is_written = checkpointer_->take_last(moment(engine), reason, copy) ? 1 : 0;
   }
   communicator_->broadcast({&is_written, 1, DataType::I64, "checkpoint"}, 0);
   return is_written == 1;
 }
 
-CheckpointCost Recovery::checkpoint_cost() const noexcept {
-  return is_writer() ? checkpointer_->cost() : CheckpointCost{};
+CheckpointCost Recovery::checkpoint_cost(const Engine& engine) const noexcept {
+  if (!is_writer()) return {};
+  auto cost = checkpointer_->cost();
+  cost.blocked_seconds += engine.waited_for_copies();
+  return cost;
 }
 
 }  // namespace lockstep::train

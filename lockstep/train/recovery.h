@@ -52,17 +52,17 @@ class Recovery {
   /// Errors: `Stopped`, on every instance, where one was asked to stop.
   void after_step(Engine& engine, const DataLoader& loader);
   /// Evaluations may take long: whoever asks to stop meanwhile has a checkpoint at once.
-  void during_evaluation(const Engine& engine);
+  void during_evaluation(Engine& engine);
   void after_evaluation(const Engine& engine, double loss,
                         const std::vector<events::NamedValue>& metrics);
 
   /// Returns, on every instance, whether it could be written.
   /// Errors: `Options` where no folder was named.
-  bool take_checkpoint(const Engine& engine, const std::string& reason);
+  bool take_checkpoint(Engine& engine, const std::string& reason);
 
   /// Where the run goes on from; empty: from memory, or not at all.
   const std::filesystem::path& checkpoint_path() const noexcept { return checkpoint_path_; }
-  CheckpointCost checkpoint_cost() const noexcept;
+  CheckpointCost checkpoint_cost(const Engine& engine) const noexcept;
 
  private:
   void restore(Engine& engine);
@@ -70,7 +70,7 @@ class Recovery {
   void share_path();
   void pass_on_requests(Engine& engine);
   void tell_of_resume(const Engine& engine) const;
-  [[noreturn]] void stop(const Engine& engine);
+  [[noreturn]] void stop(Engine& engine);
   Moment moment(const Engine& engine) const;
   bool is_writer() const noexcept { return checkpointer_ != nullptr; }
 

@@ -70,21 +70,15 @@ std::vector<ProgressField> fields_of(Progress& progress, LoopState& loop) {
           whole("progress.finished_epochs", loop.finished_epochs)};
 }
 
-/// The elements of a placed tensor in row-major order: where they stand, if they stand so, else in
-/// memory of the set's own.
-TensorView row_major(const PlacedTensor& placed, std::string name, ElementType type,
-                     const void* base, weights::TensorSet& set) {
+TensorView copy_of(const PlacedTensor& placed, std::string name, ElementType type, const void* base,
+                   Snapshot& to) {
   const auto unit = weights::size_of(type);
   const auto first = static_cast<std::size_t>(placed.first) * (type == ElementType::F32 ? unit : 1);
   const std::span elements(static_cast<const std::byte*>(base) + first,
                            static_cast<std::size_t>(placed.count) * unit);
-  const weights::Geometry geometry{0, placed.sizes, placed.strides};
-  TensorView view{std::move(name), type, placed.sizes, elements};
-  if (weights::is_row_major(geometry)) return view;
-  set.memory.push_back(std::make_shared<const std::vector<std::byte>>(
-      weights::to_row_major(elements, unit, geometry)));
-  view.bytes = *set.memory.back();
-  return view;
+  auto* const copy = to.take(elements.size());
+  weights::to_row_major(elements, unit, {0, placed.sizes, placed.strides}, copy);
+  return {std::move(name), type, placed.sizes, {copy, elements.size()}};
 }
 
 /// Fills a placed tensor from elements in row-major order.
@@ -105,14 +99,34 @@ StateTensors::StateTensors(const WeightLayout& layout, const StateShape& shape,
   for (const auto& slot : slots) types_.push_back(slot.tensor().scalar_type());
   kept_names_.resize(static_cast<std::size_t>(optimizer.num_states()));
   if (optimizer.average_decay()) kept_names_.emplace_back("average");
+  copy_bytes_ = count_copy_bytes();
 }
 
-weights::TensorSet StateTensors::weights(const std::byte* state, const float* frozen) const {
+/// Every tensor begins at a line, as in the state itself.
+std::size_t StateTensors::count_copy_bytes() const {
+  std::size_t bytes = 0;
+  const auto add = [&](const PlacedTensor& placed, std::size_t unit, std::size_t copies = 1) {
+    bytes += copies * Snapshot::whole_lines(static_cast<std::size_t>(placed.count) * unit);
+  };
+  for (const auto& parameter : layout_.parameters) {
+    add(parameter, sizeof(float), 1 + kept_names_.size());
+    bytes += Snapshot::whole_lines(sizeof(std::int64_t));
+  }
+  for (const auto& buffer : layout_.buffers) add(buffer, sizeof(float));
+  for (const auto& parameter : layout_.frozen) add(parameter, sizeof(float));
+  for (const auto& integer : layout_.integers) {
+    add(integer, weights::size_of(wanted_.tensors[integer.slot].type));
+  }
+  return bytes;
+}
+
+weights::TensorSet StateTensors::copy_weights(const std::byte* state, const float* frozen,
+                                              Snapshot& to) const {
   weights::TensorSet set;
   set.ties = wanted_.ties;
   const auto add = [&](const PlacedTensor& placed, const void* base) {
     const auto& wanted = wanted_.tensors[placed.slot];
-    set.tensors.push_back(row_major(placed, wanted.name, wanted.type, base, set));
+    set.tensors.push_back(copy_of(placed, wanted.name, wanted.type, base, to));
   };
   const auto* all = shape_.weights(state).data();  // buffers count on behind the weights
   for (const auto& parameter : layout_.parameters) add(parameter, all);
@@ -122,21 +136,23 @@ weights::TensorSet StateTensors::weights(const std::byte* state, const float* fr
   return set;
 }
 
-weights::TensorSet StateTensors::state(const std::byte* state, const LoopState& loop) const {
+weights::TensorSet StateTensors::copy_state(const std::byte* state, const LoopState& loop,
+                                            Snapshot& to) const {
   weights::TensorSet set;
   for (std::size_t i = 0; i < kept_names_.size(); ++i) {
     for (const auto& parameter : layout_.parameters) {
-      set.tensors.push_back(row_major(parameter,
-                                      fmt::format("{}.{}", kept_names_[i], parameter.name),
-                                      ElementType::F32, shape_.kept(state, i).data(), set));
+      set.tensors.push_back(copy_of(parameter, fmt::format("{}.{}", kept_names_[i], parameter.name),
+                                    ElementType::F32, shape_.kept(state, i).data(), to));
     }
   }
   const auto counts = shape_.counts(state);
   for (std::size_t i = 0; i < counts.size(); ++i) {
+    auto* const copy = to.take(sizeof(std::int64_t));
+    std::memcpy(copy, &counts[i], sizeof(std::int64_t));
     set.tensors.push_back({"updates." + layout_.parameters[i].name,
                            ElementType::I64,
                            {},
-                           std::as_bytes(counts.subspan(i, 1))});
+                           {copy, sizeof(std::int64_t)}});
   }
   auto progress = shape_.progress(state);
   auto loop_state = loop;

@@ -7,6 +7,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/optimizer/optimizer.h"
+#include "lockstep/train/snapshot.h"
 #include "lockstep/train/train_state.h"
 #include "lockstep/train/weight_layout.h"
 #include "lockstep/weights/match.h"
@@ -26,14 +27,18 @@ struct LoopState {
 ///     state    "momentum.fc.weight", "exp_avg.…", "exp_avg_sq.…", "average.…", "updates.…" for
 ///              each parameter that is learned, and "progress.…" for each number of `Progress`
 ///
-/// Any thread may call a member. Sets refer to the state that they were made of.
+/// Any thread may call a member.
 class StateTensors {
  public:
   StateTensors(const WeightLayout& layout, const StateShape& shape,
                const std::vector<nn::Slot>& slots, const Optimizer& optimizer);
 
-  weights::TensorSet weights(const std::byte* state, const float* frozen) const;
-  weights::TensorSet state(const std::byte* state, const LoopState& loop) const;
+  /// What a copy of a state, with the weights that are frozen, takes.
+  std::size_t copy_bytes() const noexcept { return copy_bytes_; }
+
+  /// Copies of tensors, each in row-major order, which `to` holds.
+  weights::TensorSet copy_weights(const std::byte* state, const float* frozen, Snapshot& to) const;
+  weights::TensorSet copy_state(const std::byte* state, const LoopState& loop, Snapshot& to) const;
 
   /// Writes a whole state, and the weights that are frozen.
   /// Errors: `Data` where the checkpoint is not of this model and optimizer, with all that differs.
@@ -41,12 +46,14 @@ class StateTensors {
 
  private:
   weights::WantedTensors wanted_state() const;
+  std::size_t count_copy_bytes() const;
 
   const WeightLayout& layout_;
   const StateShape& shape_;
   weights::WantedTensors wanted_;        ///< weights, by slot
   std::vector<at::ScalarType> types_;    ///< by slot
   std::vector<std::string> kept_names_;  ///< what is kept for each element; last the average
+  std::size_t copy_bytes_;
 };
 
 }  // namespace lockstep::train

@@ -279,12 +279,11 @@ ResumeResult TrainingModel::resumed() {
 }
 
 bool TrainingModel::checkpoint() {
-  const auto& engine = impl_->engine();
-  return impl_->recovery->take_checkpoint(engine, "asked");
+  return impl_->recovery->take_checkpoint(impl_->engine(), "asked");
 }
 
 CheckpointCost TrainingModel::checkpoint_cost() const {
-  return impl_->recovery->checkpoint_cost();
+  return impl_->made ? impl_->recovery->checkpoint_cost(*impl_->made) : CheckpointCost{};
 }
 
 StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,

@@ -88,24 +88,35 @@ bool is_row_major(const Geometry& geometry) noexcept {
   return true;
 }
 
-std::vector<std::byte> to_row_major(std::span<const std::byte> storage, std::size_t element_bytes,
-                                    const Geometry& geometry) {
-  std::vector<std::byte> elements(static_cast<std::size_t>(count(geometry.shape)) * element_bytes);
-  if (elements.empty()) return elements;
+void to_row_major(std::span<const std::byte> storage, std::size_t element_bytes,
+                  const Geometry& geometry, std::byte* out) {
+  const auto elements = static_cast<std::size_t>(count(geometry.shape));
+  if (elements == 0) return;
+  if (is_row_major(geometry)) {
+    const auto first = static_cast<std::size_t>(geometry.offset) * element_bytes;
+    std::memcpy(out, storage.data() + first, elements * element_bytes);
+    return;
+  }
   const auto walk = merged(geometry);
   switch (element_bytes) {
     case 1:
-      gather<std::uint8_t>(storage.data(), walk, elements.data());
+      gather<std::uint8_t>(storage.data(), walk, out);
       break;
     case 2:
-      gather<std::uint16_t>(storage.data(), walk, elements.data());
+      gather<std::uint16_t>(storage.data(), walk, out);
       break;
     case 4:
-      gather<std::uint32_t>(storage.data(), walk, elements.data());
+      gather<std::uint32_t>(storage.data(), walk, out);
       break;
     default:
-      gather<std::uint64_t>(storage.data(), walk, elements.data());
+      gather<std::uint64_t>(storage.data(), walk, out);
   }
+}
+
+std::vector<std::byte> to_row_major(std::span<const std::byte> storage, std::size_t element_bytes,
+                                    const Geometry& geometry) {
+  std::vector<std::byte> elements(static_cast<std::size_t>(count(geometry.shape)) * element_bytes);
+  to_row_major(storage, element_bytes, geometry, elements.data());
   return elements;
 }
 
