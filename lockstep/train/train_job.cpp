@@ -107,8 +107,8 @@ class TrainJob {
     }
     train_seconds_ +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    last_epoch_ = model_->epoch_so_far();
-    tell(events::EpochDone{epoch, last_epoch_.loss, last_epoch_.metrics});
+    const auto result = model_->epoch_so_far();
+    tell(events::EpochDone{epoch, result.loss, result.metrics});
   }
 
   void on_step(std::int64_t step, const StepResult& result) {
@@ -206,8 +206,11 @@ class TrainJob {
     summary.memory = model_->memory();
     summary.checkpoints = model_->checkpoint_cost();
     summary.private_bytes = most_private_bytes();
-    summary.train_loss = last_epoch_.loss;
-    summary.train_metrics = last_epoch_.metrics;
+    if (request_.epochs > 0) {
+      const auto last_epoch = model_->epoch_so_far();  // perhaps an earlier run's
+      summary.train_loss = last_epoch.loss;
+      summary.train_metrics = last_epoch.metrics;
+    }
     if (test_) {
       summary.test_loss = test_->loss;
       summary.test_metrics = test_->metrics;
@@ -229,7 +232,6 @@ class TrainJob {
   double time_to_first_step_s_ = 0;
   double first_step_unix_s_ = 0;
   double last_step_unix_s_ = 0;
-  StepResult last_epoch_;
   std::optional<StepResult> test_;
 };
 
