@@ -110,6 +110,26 @@ UpdateRules rules_of(const EngineSetup& setup) {
               setup.options.precision() == Precision::P16_16 && setup.options.half() == Half::F16};
 }
 
+/// Says that a version is copied; or, where it never comes to that, that nobody has to wait for it.
+/// (A future would do the same through std::call_once, of which a program that brings a libstdc++
+/// of its own beside that of libtorch has two.)
+class CopyMark {
+ public:
+  explicit CopyMark(std::shared_ptr<std::atomic<bool>> is_copied)
+      : is_copied_(std::move(is_copied)) {}
+  ~CopyMark() { set(); }
+  CopyMark(const CopyMark&) = delete;
+  CopyMark& operator=(const CopyMark&) = delete;
+
+  void set() noexcept {
+    is_copied_->store(true);
+    is_copied_->notify_all();
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> is_copied_;
+};
+
 EngineSetup checked(EngineSetup setup) {
   if (setup.task.metrics.size() > kMostMetrics) {
     throw Error(ErrorKind::Options, fmt::format("Task: expected at most {} metrics, found {}",
@@ -311,28 +331,26 @@ bool Engine::take_request(Request request) noexcept {
 }
 
 std::function<checkpoint::Content(Snapshot&)> Engine::begin_copy() {
-  // Where it never comes to be copied, the promise is broken, and nobody waits either.
-  const auto copied = std::make_shared<std::promise<void>>();
-  copied_ = copied->get_future().share();
+  is_copied_ = std::make_shared<std::atomic<bool>>(false);
   copied_version_ = updates_.version();
-  return
-      [this, copied, state = updates_.state(), loop = LoopState{finished_epochs()}](Snapshot& to) {
-        to.clear(tensors_->copy_bytes());
-        checkpoint::Content content{.manifest = {},
-                                    .weights = tensors_->copy_weights(state, frozen(), to),
-                                    .state = tensors_->copy_state(state, loop, to)};
-        copied->set_value();
-        return content;
-      };
+  return [this, mark = std::make_shared<CopyMark>(is_copied_), state = updates_.state(),
+          loop = LoopState{finished_epochs()}](Snapshot& to) {
+    to.clear(tensors_->copy_bytes());
+    checkpoint::Content content{.manifest = {},
+                                .weights = tensors_->copy_weights(state, frozen(), to),
+                                .state = tensors_->copy_state(state, loop, to)};
+    mark->set();
+    return content;
+  };
 }
 
 /// The next version is written where the one before the current stands. All instances wait, since
 /// none of them writes before this one has handed in its leaves.
 void Engine::wait_for_copy() {
-  if (!copied_.valid() || updates_.version() == copied_version_) return;
+  if (!is_copied_ || updates_.version() == copied_version_) return;
   Stopwatch watch;
-  copied_.wait();
-  copied_ = {};
+  is_copied_->wait(false);
+  is_copied_.reset();
   waited_for_copies_ += watch.lap();
 }
 

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -197,8 +196,8 @@ class Engine {
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;
-  /// Of a version of the state that somebody is copying; not valid where nobody is.
-  std::shared_future<void> copied_;
+  /// Whether a version of the state is copied that somebody was to copy; null where nobody was.
+  std::shared_ptr<std::atomic<bool>> is_copied_;
   std::uint64_t copied_version_ = 0;
   double waited_for_copies_ = 0;
 };
