@@ -25,6 +25,9 @@ class StoppedInstancesTest : public ::testing::Test {
       if (pid == 0) {
         while (true) ::pause();
       }
+      // A terminal's signals do not stop the processes of a group that nobody watches over, as that
+      // of a test in the background may be.
+      ::setpgid(pid, pid);
       using events::Stream;
       constexpr auto kMode = OutputStream::Mode::Lines;
       instances_.push_back({.instance = i,
