@@ -67,24 +67,4 @@ Interval parse_interval(std::string_view where, std::string_view text) {
               "500 steps, 2 epochs, 30s, 10min, 1.5h or never");
 }
 
-std::string to_text(const Interval& interval) {
-  const auto count = interval.count;
-  switch (interval.unit) {
-    case Interval::Unit::Never:
-      return "never";
-    case Interval::Unit::Steps:
-      return fmt::format("{:.0f} step{}", count, count == 1 ? "" : "s");
-    case Interval::Unit::Epochs:
-      return fmt::format("{:.0f} epoch{}", count, count == 1 ? "" : "s");
-    case Interval::Unit::Seconds:
-      break;
-  }
-  // Halves of an hour are exact; what is not whole minutes is told in seconds.
-  if (count >= kHour && std::fmod(count, kHour / 2) == 0) return fmt::format("{} h", count / kHour);
-  if (count >= kMinute && std::fmod(count, kMinute) == 0) {
-    return fmt::format("{} min", count / kMinute);
-  }
-  return fmt::format("{} s", count);
-}
-
 }  // namespace lockstep::checkpoint

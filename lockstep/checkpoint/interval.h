@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace lockstep::checkpoint {
@@ -18,8 +17,5 @@ struct Interval {
 /// "0" or "never".
 /// Errors: `Options`, which `where` begins, with what would be understood.
 Interval parse_interval(std::string_view where, std::string_view text);
-
-/// "500 steps", "1 epoch", "30 s", "10 min", "1.5 h", "never": `parse_interval` understands it.
-std::string to_text(const Interval& interval);
 
 }  // namespace lockstep::checkpoint

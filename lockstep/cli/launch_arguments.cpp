@@ -122,7 +122,7 @@ void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& 
   app.add_option_function<double>(
          "--grace-period",
          [&](double seconds) { to.parsed.run.grace_period = events::Seconds(seconds); },
-         "time between SIGTERM and SIGKILL [5]")
+         "time between SIGTERM and SIGKILL [5; 30 where train takes checkpoints]")
       ->type_name("SECONDS")
       ->group(group);
   app.add_option("--chaos", to.chaos,

@@ -258,7 +258,7 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
       ->group(group)
       ->capture_default_str();
   app.add_option("--log-dir", request.log_dir,
-                 "digests are written there, and each stream of several instances")
+                 "digests are written there, and by the launcher each stream and events.jsonl")
       ->type_name("DIR")
       ->group(group);
   app.add_option("--export", request.export_to,

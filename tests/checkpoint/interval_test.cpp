@@ -37,9 +37,8 @@ TEST(IntervalTest, RefusesWhatCannotBeMeant) {
                         "found 'often'\n500 steps, 2 epochs, 30s, 10min, 1.5h or never");
 }
 
-TEST(IntervalTest, TellsWhatParsesAgain) {
+TEST(IntervalTest, UnderstandsEveryUnit) {
   const auto expect = [](const Interval& interval, const std::string& text) {
-    EXPECT_EQ(to_text(interval), text);
     EXPECT_EQ(parse_interval("x", text), interval);
   };
   expect({}, "never");
