@@ -86,6 +86,28 @@ Operation all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result, 
   return operation;
 }
 
+Operation all_reduce_nodes(std::span<const TreeNode> nodes, std::span<const ConstBuffer> data,
+                           int num_leaves, Buffer result) {
+  constexpr auto kKind = OperationKind::AllReduceNodes;
+  check_buffer(kKind, result);
+  if (nodes.size() != data.size() || num_leaves < 1) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: expected a buffer for each node, and at least one leaf, found {} "
+                            "buffers for {} nodes, and {} leaves",
+                            title(kKind, result), data.size(), nodes.size(), num_leaves));
+  }
+  for (const auto& node : data) {
+    check_buffer(kKind, node);
+    check_blocks(kKind, result, node, 1);
+  }
+  auto operation = make(kKind, result);
+  operation.inputs.assign(data.begin(), data.end());
+  operation.outputs.push_back(result);
+  operation.nodes.assign(nodes.begin(), nodes.end());
+  operation.num_leaves = num_leaves;
+  return operation;
+}
+
 Operation reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op, int size) {
   constexpr auto kKind = OperationKind::ReduceScatter;
   check_buffer(kKind, blocks);

@@ -12,6 +12,8 @@ namespace lockstep::comm::checked {
 
 Operation all_reduce(std::span<const Buffer> buffers, ReduceOp op);
 Operation all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result, ReduceOp op);
+Operation all_reduce_nodes(std::span<const TreeNode> nodes, std::span<const ConstBuffer> data,
+                           int num_leaves, Buffer result);
 Operation reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op, int size);
 Operation all_gather(ConstBuffer block, Buffer blocks, int size);
 Operation barrier(std::string_view name);

@@ -44,6 +44,37 @@ std::span<const int> Communicator::instances() const noexcept {
   return impl_->transport->instances();
 }
 
+std::span<const int> Communicator::hosts() const noexcept {
+  return impl_->transport->hosts();
+}
+int Communicator::num_hosts() const noexcept {
+  return 1 + std::ranges::max(hosts());
+}
+
+std::vector<int> Communicator::instances_of_host(int host) const {
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < instances().size(); ++rank) {
+    if (hosts()[rank] == host) found.push_back(instances()[rank]);
+  }
+  return found;
+}
+
+Communicator& Communicator::on_this_host() {
+  return num_hosts() == 1 ? *this
+                          : group(instances_of_host(hosts()[static_cast<std::size_t>(rank())]));
+}
+
+Communicator& Communicator::leaders() {
+  std::vector<int> first;
+  for (int host = 0; host < num_hosts(); ++host) first.push_back(instances_of_host(host).front());
+  return static_cast<int>(first.size()) == size() ? *this : group(first);
+}
+
+bool Communicator::is_leader() const noexcept {
+  const auto before = hosts().first(static_cast<std::size_t>(rank()));
+  return std::ranges::count(before, hosts()[before.size()]) == 0;
+}
+
 void Communicator::heartbeat(std::string_view doing) {
   impl_->transport->heartbeat(doing);
 }
@@ -90,6 +121,19 @@ void Communicator::all_reduce(std::span<const Buffer> buffers, ReduceOp op) {
 void Communicator::all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result,
                                      ReduceOp op) {
   run(checked::all_reduce_leaves(leaves, result, op));
+}
+
+void Communicator::all_reduce_nodes(std::span<const TreeNode> nodes,
+                                    std::span<const ConstBuffer> data, int num_leaves,
+                                    Buffer result) {
+  if (num_hosts() < size()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("all_reduce_nodes: expected one instance of each host, found {} "
+                            "instances of {} hosts",
+                            size(), num_hosts()),
+                "Communicator::leaders()");
+  }
+  run(checked::all_reduce_nodes(nodes, data, num_leaves, result));
 }
 
 void Communicator::reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op) {

@@ -39,6 +39,16 @@ class Communicator {
   int size() const noexcept;
   /// The job's numbers of this group's instances, by rank.
   std::span<const int> instances() const noexcept;
+  /// The host that each of them is on, by rank: numbers from 0 on, in order of the first instance
+  /// on each.
+  std::span<const int> hosts() const noexcept;
+  int num_hosts() const noexcept;
+
+  /// The instances of this group that are on this one's host: they share memory.
+  Communicator& on_this_host();
+  /// The first instance of each host, for those instances alone.
+  Communicator& leaders();
+  bool is_leader() const noexcept;
 
   /// Combines each element over all instances, in place.
   void all_reduce(Buffer buffer, ReduceOp op = ReduceOp::Sum);
@@ -48,6 +58,10 @@ class Communicator {
   /// on. The result depends on the leaves, not on who brings them.
   void all_reduce_leaves(std::span<const ConstBuffer> leaves, Buffer result,
                          ReduceOp op = ReduceOp::Sum);
+  /// Combines nodes of the tree over `num_leaves` leaves (`ordered_reduction.h`): between leaders
+  /// of hosts, which bring all of them together, each its own, in the type of the result.
+  void all_reduce_nodes(std::span<const TreeNode> nodes, std::span<const ConstBuffer> data,
+                        int num_leaves, Buffer result);
   /// Combines `size()` blocks as `all_reduce` does; block r ends up on rank r.
   void reduce_scatter(ConstBuffer blocks, Buffer result, ReduceOp op = ReduceOp::Sum);
   /// Everybody gets everybody's block, by rank.
@@ -82,13 +96,14 @@ class Communicator {
   }
 
   /// Zeroed memory that all instances of the group share; everybody calls it alike.
-  /// Errors: `Unavailable` on every instance where the machine has not so much.
+  /// Errors: `Options` where they are on several hosts; `Unavailable` on every instance where the
+  /// machine has not so much.
   SharedMemory allocate(std::size_t bytes, std::string_view name);
 
   /// The same for memory that the launcher keeps while it restarts the job, where it does: the
   /// restarted instances, which make the same calls in the same order, get it as it was left.
   /// `fingerprint` is of what it holds: where it differs, the memory is new. For all instances of
-  /// the job only.
+  /// the job that are on this host.
   KeptPiece keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint);
 
   /// Tells the launcher, without a wait, how far the training is.
@@ -108,6 +123,7 @@ class Communicator {
     Communicator* group = nullptr;
   };
   int instance() const noexcept;
+  std::vector<int> instances_of_host(int host) const;
   void check_members(const std::vector<int>& members) const;
   void check_scope(OperationKind kind) const;
   void prepare_to_allocate(std::size_t bytes, std::string_view name);

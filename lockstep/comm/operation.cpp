@@ -39,6 +39,8 @@ std::string_view name_of(OperationKind kind) noexcept {
       return "barrier";
     case OperationKind::Allocate:
       return "allocate";
+    case OperationKind::AllReduceNodes:
+      return "all_reduce_nodes";
   }
   return "?";
 }
@@ -72,6 +74,7 @@ Signature signature_of(const Operation& operation) {
   if (operation.kind == OperationKind::Allocate) {
     signature.count = static_cast<std::int64_t>(operation.bytes);
   }
+  if (operation.num_leaves > 0) layout.add(static_cast<std::uint64_t>(operation.num_leaves));
   signature.layout = layout.value();
   return signature;
 }

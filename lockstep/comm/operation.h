@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/comm/buffer.h"
+#include "lockstep/comm/tree_node.h"
 
 namespace lockstep::comm {
 
@@ -23,7 +24,8 @@ enum class OperationKind : std::uint8_t {
   Gather,
   Scatter,
   Barrier,
-  Allocate,  ///< shared memory: the output is its offset
+  Allocate,        ///< shared memory: the output is its offset
+  AllReduceNodes,  ///< of a tree, between hosts
 };
 
 std::string_view name_of(OperationKind kind) noexcept;
@@ -35,6 +37,7 @@ bool combines(OperationKind kind) noexcept;
 ///
 /// AllReduce: `outputs` are the buffers; `inputs` are empty where the buffers themselves are what
 /// each instance brings, else they are this instance's leaves and there is one output.
+/// AllReduceNodes: `inputs` are the nodes that this instance brings, and `nodes` says which.
 /// The others: at most one input and one output.
 struct Operation {
   OperationKind kind = OperationKind::Barrier;
@@ -45,6 +48,8 @@ struct Operation {
   std::string name{};     ///< the user's name for what is worked on, or empty
   int caller = 0;         ///< the thread that asks for it, as the kernel counts; 0: the last one
   std::size_t bytes = 0;  ///< to allocate
+  std::vector<TreeNode> nodes{};
+  int num_leaves = 0;  ///< of the tree that the nodes are of
 
   bool has_leaves() const noexcept { return kind == OperationKind::AllReduce && !inputs.empty(); }
 };

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/data_type.h"
 #include "lockstep/comm/operation.h"
+#include "lockstep/comm/tree_node.h"
 
 namespace lockstep::comm {
 
@@ -16,20 +17,6 @@ namespace lockstep::comm {
 // and halves that begin at or beyond L are skipped. Whoever carries leaves [a, b) may combine them
 // into the largest nodes that lie within that range, and hand on only those; the rest of the
 // tree then gives the same bits, whoever carried what.
-
-/// Leaves [first, first + count) in a row.
-struct LeafRange {
-  int first = 0;
-  int count = 0;
-  bool operator==(const LeafRange&) const = default;
-};
-
-/// Node [first, first + width) of the tree; `width` is a power of two that divides `first`.
-struct TreeNode {
-  int first = 0;
-  int width = 1;
-  bool operator==(const TreeNode&) const = default;
-};
 
 /// The largest nodes that make up a range, ascending.
 std::vector<TreeNode> nodes_of(LeafRange range);

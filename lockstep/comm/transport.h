@@ -50,12 +50,16 @@ class Transport {
   virtual int rank() const noexcept = 0;
   /// The job's numbers of the group's instances, by rank.
   virtual std::span<const int> instances() const noexcept = 0;
+  /// The host that each of them is on, by rank: ascending numbers from 0 on, in order of the first
+  /// instance on each.
+  virtual std::span<const int> hosts() const noexcept = 0;
 
   virtual void execute(const Operation& operation) = 0;
   virtual void heartbeat(std::string_view doing) noexcept = 0;
   /// Makes this the error that everybody gets, unless there is one.
   virtual void report_failure(const Error& error) noexcept = 0;
   virtual std::unique_ptr<Transport> group(std::span<const int> instances) = 0;
+  /// For instances of one host.
   virtual SharedMemory allocate(std::size_t bytes, std::string_view name) = 0;
   virtual KeptPiece keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) = 0;
   virtual void note_step(std::int64_t step) noexcept = 0;

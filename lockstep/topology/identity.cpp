@@ -112,6 +112,58 @@ void check_other_families(const Reader& read, const Identity& id) {
   expect("OMPI_COMM_WORLD_SIZE", id.num_instances);
 }
 
+/// "a,10.0.0.1,4711,2;b,10.0.0.2,4711,2": name, address, port, instances.
+std::string to_text(const std::vector<JobHost>& hosts) {
+  std::vector<std::string> texts;
+  for (const auto& host : hosts) {
+    texts.push_back(
+        fmt::format("{},{},{},{}", host.name, host.address, host.port, host.num_instances));
+  }
+  return fmt::format("{}", fmt::join(texts, ";"));
+}
+
+JobHost read_host(const Reader& read, const std::string& name, std::string_view text) {
+  const auto malformed = [&] {
+    return read.error(name, "hosts such as 'a,10.0.0.1,4711,2' with semicolons between");
+  };
+  const auto parts = split(text, ',');
+  if (parts.size() != 4 || parts[0].empty()) throw malformed();
+  const auto port = parse_integer(parts[2]);
+  const auto instances = parse_integer(parts[3]);
+  constexpr int kLastPort = 65535;
+  if (!port || *port < 0 || *port > kLastPort || !instances || *instances < 1) throw malformed();
+  return {std::string(parts[0]), std::string(parts[1]), static_cast<int>(*port),
+          static_cast<int>(*instances)};
+}
+
+/// Fills in the hosts of the job, which must fit what is known of this instance's place.
+void read_hosts(const Environment& environment, const Reader& read, Identity& id) {
+  const std::string name = "LOCKSTEP_HOSTS";
+  if (environment.has("LOCKSTEP_LISTENER")) {
+    id.listener = read.number("LOCKSTEP_LISTENER", name, {});
+  }
+  if (!environment.has(name)) return;
+  const auto text = read.text(name, name);
+  for (const auto part : split(text, ';')) id.hosts.push_back(read_host(read, name, part));
+  id.host =
+      read.number("LOCKSTEP_HOST_INDEX", name, {.most = static_cast<int>(id.hosts.size()) - 1});
+  int before = 0;
+  int all = 0;
+  for (std::size_t i = 0; i < id.hosts.size(); ++i) {
+    if (static_cast<int>(i) < id.host) before += id.hosts[i].num_instances;
+    all += id.hosts[i].num_instances;
+  }
+  const auto& own = id.hosts[static_cast<std::size_t>(id.host)];
+  if (all == id.num_instances && own.num_instances == id.num_local_instances &&
+      before + id.local_instance == id.instance) {
+    return;
+  }
+  throw read.error(name, fmt::format("hosts of {} instances in all, on which instance {} is number "
+                                     "{} of the {} on host {}",
+                                     id.num_instances, id.instance, id.local_instance,
+                                     id.num_local_instances, id.host));
+}
+
 Identity read_lockstep(const Environment& environment) {
   const Reader read(environment);
   const std::string index_name = "LOCKSTEP_INSTANCE_INDEX";
@@ -149,6 +201,7 @@ Identity read_lockstep(const Environment& environment) {
   if (environment.has("LOCKSTEP_KEPT_MEMORY")) {
     id.kept_memory = read.number("LOCKSTEP_KEPT_MEMORY", index_name, {});
   }
+  read_hosts(environment, read, id);
   return id;
 }
 
@@ -277,7 +330,7 @@ void read_settings(const Environment& environment, Identity& id) {
   }
   if (const auto name = environment.get("LOCKSTEP_TRANSPORT")) {
     const auto transport = parse_transport(*name);
-    if (!transport) throw read.error("LOCKSTEP_TRANSPORT", "auto, local or shm");
+    if (!transport) throw read.error("LOCKSTEP_TRANSPORT", "auto, local, shm, tcp or mpi");
     id.transport = *transport;
   }
 }
@@ -310,6 +363,10 @@ void write_identity(Environment& environment, const Identity& id, const Rendezvo
   };
   set_or_remove("LOCKSTEP_EVENTS", id.events_file);
   set_or_remove("LOCKSTEP_KEPT_MEMORY", id.kept_memory);
+  const bool has_hosts = !id.hosts.empty();
+  set_or_remove("LOCKSTEP_HOSTS", has_hosts ? std::optional(to_text(id.hosts)) : std::nullopt);
+  set_or_remove("LOCKSTEP_HOST_INDEX", has_hosts ? std::optional(id.host) : std::nullopt);
+  set_or_remove("LOCKSTEP_LISTENER", id.listener);
 
   for (const auto* name : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"}) {
     environment.remove(std::string("OMPI_COMM_WORLD_") + name);  // those of whoever started us
@@ -323,7 +380,8 @@ void write_identity(Environment& environment, const Identity& id, const Rendezvo
 }
 
 std::optional<TransportKind> parse_transport(std::string_view name) {
-  for (const auto kind : {TransportKind::Auto, TransportKind::Local, TransportKind::Shm}) {
+  for (const auto kind : {TransportKind::Auto, TransportKind::Local, TransportKind::Shm,
+                          TransportKind::Tcp, TransportKind::Mpi}) {
     if (name == name_of(kind)) return kind;
   }
   return std::nullopt;
@@ -337,6 +395,10 @@ std::string_view name_of(TransportKind transport) noexcept {
       return "local";
     case TransportKind::Shm:
       return "shm";
+    case TransportKind::Tcp:
+      return "tcp";
+    case TransportKind::Mpi:
+      return "mpi";
   }
   return "?";
 }

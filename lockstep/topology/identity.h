@@ -14,12 +14,23 @@ namespace lockstep::topology {
 /// Who started this process, and so whose variables say who it is.
 enum class LaunchedBy { Nobody, Lockstep, Torchrun, OpenMpi, Slurm };
 
-/// What carries collectives between instances.
-enum class TransportKind { Auto, Local, Shm };
+/// What carries collectives between instances: those of one host share memory, whatever carries
+/// them between hosts.
+enum class TransportKind { Auto, Local, Shm, Tcp, Mpi };
 
-/// "auto", "local", "shm"; nothing for other names.
+/// "auto", "local", "shm", "tcp", "mpi"; nothing for other names.
 std::optional<TransportKind> parse_transport(std::string_view name);
 std::string_view name_of(TransportKind transport) noexcept;
+
+/// One of several hosts that a job runs on, as its instances know it.
+struct JobHost {
+  std::string name;
+  std::string address;  ///< in numbers; of the interface that the job uses
+  int port = 0;         ///< where its first instance takes connections from other hosts; 0: nowhere
+  int num_instances = 1;  ///< which are neighbours; the first one is the host's leader
+
+  bool operator==(const JobHost&) const = default;
+};
 
 /// Who a process is within its job. The defaults are those of a process that is alone.
 struct Identity {
@@ -46,6 +57,12 @@ struct Identity {
   std::optional<std::string> events_file;
   std::chrono::duration<double> stall_timeout{60};
   TransportKind transport = TransportKind::Auto;
+  /// In the order of their instances, and which of them this one is on. Empty where the job is on
+  /// one host, or the launcher is another one, which does not say.
+  std::vector<JobHost> hosts;
+  int host = 0;
+  /// A socket that listens at the host's address and port: the leader inherits it.
+  std::optional<int> listener;
 
   bool operator==(const Identity&) const = default;
 };

@@ -54,7 +54,8 @@ HostTransport::HostTransport(std::shared_ptr<Member> member, std::vector<int> in
                              std::uint64_t parent)
     : channel_(std::move(member), std::move(instances), parent),
       reducers_(static_cast<std::size_t>(ReduceOp::Product) + 1),
-      nodes_(static_cast<std::size_t>(size())) {}
+      nodes_(static_cast<std::size_t>(size())),
+      hosts_(static_cast<std::size_t>(size()), 0) {}
 
 void HostTransport::heartbeat(std::string_view doing) noexcept {
   channel_.member().heartbeat(doing);
@@ -155,6 +156,8 @@ void HostTransport::run(const Operation& operation) {
       return scatter(operation);
     case OperationKind::Barrier:
       return channel_.sync();
+    case OperationKind::AllReduceNodes:
+      return all_reduce_nodes(operation);
     case OperationKind::Allocate:
       break;
   }
@@ -305,6 +308,16 @@ void HostTransport::all_reduce_leaves(const Operation& operation) {
   };
   combine_in_slices(PackedBuffers(operation.outputs), chunk_elements * size_of(type), root, put,
                     nodes);
+}
+
+/// The only leader brings all nodes.
+void HostTransport::all_reduce_nodes(const Operation& operation) {
+  channel_.sync();
+  const auto& result = operation.outputs.front();
+  std::vector<NodeData> data;
+  for (const auto& input : operation.inputs) data.push_back({input.data, input.type});
+  Reducer(ReductionTree(operation.nodes, operation.num_leaves), operation.op)
+      .reduce(data, static_cast<std::size_t>(result.count), result.type, result.data, result.type);
 }
 
 void HostTransport::reduce_scatter(const Operation& operation) {

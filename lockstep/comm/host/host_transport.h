@@ -26,6 +26,7 @@ class HostTransport final : public Transport {
 
   int rank() const noexcept override { return channel_.rank(); }
   std::span<const int> instances() const noexcept override { return channel_.instances(); }
+  std::span<const int> hosts() const noexcept override { return hosts_; }
   void execute(const Operation& operation) override;
   void heartbeat(std::string_view doing) noexcept override;
   void report_failure(const Error& error) noexcept override;
@@ -40,6 +41,7 @@ class HostTransport final : public Transport {
   void all_reduce_at_once(const PackedBuffers& buffers, Reducer& reducer);
   void all_reduce_in_slices(const PackedBuffers& buffers, Reducer& reducer);
   void all_reduce_leaves(const Operation& operation);
+  void all_reduce_nodes(const Operation& operation);
   void reduce_scatter(const Operation& operation);
   void all_gather(const Operation& operation);
   void broadcast(const Operation& operation);
@@ -77,6 +79,7 @@ class HostTransport final : public Transport {
   std::uint64_t chunks_ = 0;  ///< exchanged so far; the last bit says which half is next
   std::vector<std::unique_ptr<Reducer>> reducers_;  // by operator
   std::vector<NodeData> nodes_;                     // room for one from each instance
+  const std::vector<int> hosts_;                    // one and the same for each of them
 };
 
 }  // namespace lockstep::comm::host
