@@ -37,6 +37,10 @@ void check(const ShardedUpdate::Shape& shape, const std::string& name) {
   if (shape.values_per_block < 0) {
     refuse(fmt::format("expected at least 0 values per block, found {}", shape.values_per_block));
   }
+  if (shape.num_early < 0 || shape.num_early > shape.count) {
+    refuse(fmt::format("expected 0 to {} elements that come early, found {}", shape.count,
+                       shape.num_early));
+  }
   if (shape.state_bytes == 0) refuse("expected a state, found 0 bytes");
   const bool is_ascending =
       shape.blocks.empty() || (shape.blocks.front() == 0 && shape.blocks.back() < shape.count &&
@@ -73,6 +77,7 @@ struct Announcement {
 Announcement announcement_of(const ShardedUpdate::Shape& shape) {
   Fnv blocks;
   blocks.add(static_cast<std::uint64_t>(shape.values_per_block)).add(shape.fingerprint);
+  blocks.add(static_cast<std::uint64_t>(shape.num_early));
   for (const auto block : shape.blocks) blocks.add(static_cast<std::uint64_t>(block));
   return {shape.count,
           shape.num_totals,
@@ -119,6 +124,16 @@ std::size_t measured_bytes_of(const ShardedUpdate::Shape& shape) {
                      sizeof(double));
 }
 
+std::vector<hosts::Bucket> buckets_of(const ShardedUpdate::Shape& shape) {
+  return hosts::cut_into_buckets(shape.num_early, shape.count + shape.num_totals);
+}
+
+/// What is there for other hosts: the sum, and how often each bucket was handed in.
+std::size_t bytes_for_hosts(const ShardedUpdate::Shape& shape, int num_hosts) {
+  if (num_hosts == 1) return 0;
+  return leaf_bytes_of(shape) + whole_lines(buckets_of(shape).size() * sizeof(std::uint64_t));
+}
+
 /// What ends with the instances: what is measured, and buffers for nodes.
 std::size_t bytes_of(const ShardedUpdate::Shape& shape, std::span<const LeafRange> ranges) {
   std::size_t num_buffers = 0;
@@ -146,6 +161,7 @@ std::pair<std::size_t, std::size_t> slice_blocks(const ShardedUpdate::Shape& sha
 
 ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::string name)
     : communicator_(communicator),
+      host_(communicator.on_this_host()),
       shape_(with_blocks(std::move(shape))),
       name_(std::move(name)),
       counter_({}) {
@@ -156,14 +172,14 @@ ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::strin
   if (shape_.leaf_type != DataType::F32) {
     narrow_leaf_.resize(static_cast<std::size_t>(leaf_count()));
   }
-  lay_out(layout.ranges);
-  reducer_ =
-      std::make_unique<Reducer>(ReductionTree(layout.nodes, layout.num_leaves), ReduceOp::Sum);
+  lay_out(layout);
+  agree_on_version();
 }
 
-std::size_t ShardedUpdate::memory_needed(Shape shape, std::span<const int> leaves) {
+std::size_t ShardedUpdate::memory_needed(Shape shape, std::span<const int> leaves, int num_hosts) {
   shape = with_blocks(std::move(shape));
-  return kept_bytes_of(shape) + bytes_of(shape, LeafLayout(leaves).ranges);
+  return kept_bytes_of(shape) + bytes_of(shape, LeafLayout(leaves).ranges) +
+         bytes_for_hosts(shape, num_hosts);
 }
 
 ShardedUpdate::Slice ShardedUpdate::slice_of(Shape shape, int rank, int size) {
@@ -175,27 +191,84 @@ ShardedUpdate::Slice ShardedUpdate::slice_of(Shape shape, int rank, int size) {
   return {element(begin), element(end) - element(begin)};
 }
 
-void ShardedUpdate::lay_out(std::span<const LeafRange> ranges) {
+std::vector<LeafRange> ShardedUpdate::ranges_on_host(const LeafLayout& layout) const {
+  const auto hosts = communicator_.hosts();
+  std::vector<LeafRange> ranges;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const bool is_here = hosts[rank] == hosts[static_cast<std::size_t>(communicator_.rank())];
+    if (is_here) ranges.push_back(layout.ranges[rank]);
+  }
+  return ranges;
+}
+
+void ShardedUpdate::lay_out(const LeafLayout& layout) {
   const auto leaf_bytes = leaf_bytes_of(shape_);
-  const auto measured_bytes = measured_bytes_of(shape_);
-  memory_bytes_ = kept_bytes_of(shape_) + bytes_of(shape_, ranges);
-  memory_ = communicator_.allocate(bytes_of(shape_, ranges), name_);
-  kept_ = communicator_.keep(kept_bytes_of(shape_), name_, shape_.fingerprint).memory;
+  const auto ranges = ranges_on_host(layout);
+  const int num_hosts = communicator_.num_hosts();
+  const auto bytes = bytes_of(shape_, ranges) + bytes_for_hosts(shape_, num_hosts);
+  memory_bytes_ = kept_bytes_of(shape_) + bytes;
+  memory_ = host_.allocate(bytes, name_);
+  kept_ = host_.keep(kept_bytes_of(shape_), name_, shape_.fingerprint).memory;
   committed_ = reinterpret_cast<std::atomic<std::uint64_t>*>(kept_.data());
   states_ = kept_.data() + kLine;
-  is_recovered_ = version() > 0;
 
   auto* next = memory_.data();
   const auto take = [&](std::size_t size) { return std::exchange(next, next + size); };
-  measured_ = reinterpret_cast<double*>(take(measured_bytes));
+  measured_ = reinterpret_cast<double*>(take(measured_bytes_of(shape_)));
   for (const auto& range : ranges) {
     pools_.push_back(reinterpret_cast<float*>(next));
     LeafCounter counter(range);
     while (counter.num_missing() > 0) counter.take();
     const auto rank = static_cast<int>(pools_.size()) - 1;
-    for (const auto& held : counter.held()) node_data_.push_back(buffer(rank, held.buffer));
+    auto& nodes = nodes_.emplace_back();
+    for (const auto& held : counter.held()) nodes.push_back(buffer(rank, held.buffer));
     take(static_cast<std::size_t>(num_buffers_for(range)) * leaf_bytes);
   }
+  if (num_hosts == 1) {
+    reducer_ =
+        std::make_unique<Reducer>(ReductionTree(layout.nodes, layout.num_leaves), ReduceOp::Sum);
+    return;
+  }
+  sum_ = reinterpret_cast<float*>(take(leaf_bytes));
+  sums_ = std::make_unique<hosts::HostSums>(
+      communicator_, layout, buckets_of(shape_),
+      hosts::HostSums::Memory{nodes_, reinterpret_cast<std::atomic<std::uint64_t>*>(next), sum_});
+}
+
+/// Hosts that have committed one version more than another go back to that one. What is there at
+/// all is kept on every host.
+void ShardedUpdate::agree_on_version() {
+  std::vector<std::int64_t> versions(static_cast<std::size_t>(communicator_.num_hosts()));
+  versions.front() = static_cast<std::int64_t>(version());
+  if (communicator_.num_hosts() > 1) {
+    if (communicator_.is_leader()) {
+      const auto mine = static_cast<std::int64_t>(version());
+      communicator_.leaders().all_gather(
+          ConstBuffer(&mine, 1, DataType::I64, name_),
+          Buffer{versions.data(), std::ssize(versions), DataType::I64, name_});
+    }
+    host_.broadcast(Buffer{versions.data(), std::ssize(versions), DataType::I64, name_}, 0);
+  }
+  std::int64_t oldest = 0;
+  for (std::size_t host = 0; host < versions.size(); ++host) {
+    if (versions[host] == 0 || (oldest > 0 && versions[host] >= oldest)) continue;
+    oldest = versions[host];
+    source_ = static_cast<int>(host);
+  }
+  if (source_ < 0 || communicator_.num_hosts() == 1) return;
+  take_version_from(source_, static_cast<std::uint64_t>(oldest));
+}
+
+/// Everybody takes part, for somebody may not have it.
+void ShardedUpdate::take_version_from(int source, std::uint64_t version) {
+  if (communicator_.is_leader()) {
+    communicator_.leaders().broadcast(
+        Buffer{state_of(version), static_cast<std::int64_t>(shape_.state_bytes), DataType::U8,
+               name_},
+        source);
+    committed_->store(version, std::memory_order_release);
+  }
+  host_.barrier(name_);
 }
 
 float* ShardedUpdate::buffer(int rank, int index) const noexcept {
@@ -213,7 +286,12 @@ std::uint64_t ShardedUpdate::version() const noexcept {
 }
 
 void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write) {
-  if (communicator_.rank() == 0) write(state_of(version() + 1));
+  auto* next = state_of(version() + 1);
+  if (communicator_.rank() == 0) write(next);
+  if (communicator_.num_hosts() > 1 && communicator_.is_leader()) {
+    communicator_.leaders().broadcast(
+        Buffer{next, static_cast<std::int64_t>(shape_.state_bytes), DataType::U8, name_}, 0);
+  }
   commit();
 }
 
@@ -225,25 +303,53 @@ void* ShardedUpdate::leaf() {
                 "call step() after the last one");
   }
   if (!narrow_leaf_.empty()) return narrow_leaf_.data();
-  return buffer(communicator_.rank(), counter_.next_buffer());
+  return buffer(host_.rank(), counter_.next_buffer());
+}
+
+std::span<const hosts::Bucket> ShardedUpdate::early_buckets() const noexcept {
+  if (!sums_) return {};
+  const auto all = sums_->buckets();
+  return all.first(all.size() - (shape_.num_early < leaf_count() ? 1 : 0));
+}
+
+void ShardedUpdate::take_early() {
+  const auto [first, count] = early_buckets()[num_taken_early_];
+  take_elements(first, count);
+  if (is_at_last_leaf()) sums_->hand_in(num_taken_early_);
+  ++num_taken_early_;
 }
 
 void ShardedUpdate::take_leaf() {
-  const auto* written = leaf();
-  const int rank = communicator_.rank();
-  const auto count = static_cast<std::size_t>(leaf_count());
-  if (!narrow_leaf_.empty()) {
-    kernels::widen(shape_.leaf_type, written, buffer(rank, counter_.next_buffer()), count);
+  static_cast<void>(leaf());  // where there is none, it says so
+  const auto buckets = sums_ ? sums_->buckets() : std::span<const hosts::Bucket>();
+  if (buckets.empty()) take_elements(0, leaf_count());
+  for (auto bucket = num_taken_early_; bucket < buckets.size(); ++bucket) {
+    take_elements(buckets[bucket].first, buckets[bucket].count);
+    if (is_at_last_leaf()) sums_->hand_in(bucket);
   }
-  for (const auto& fold : counter_.take()) {
-    kernels::combine(ReduceOp::Sum, DataType::F32, buffer(rank, fold.into), buffer(rank, fold.from),
-                     buffer(rank, fold.into), count);
+  num_taken_early_ = 0;
+  counter_.take();
+}
+
+/// Folds some elements of the leaf that is next, which is taken when all of them are.
+void ShardedUpdate::take_elements(std::int64_t first, std::int64_t count) {
+  const int rank = host_.rank();
+  const auto size = static_cast<std::size_t>(count);
+  if (!narrow_leaf_.empty()) {
+    kernels::widen(shape_.leaf_type, narrow_leaf_.data() + first,
+                   buffer(rank, counter_.next_buffer()) + first, size);
+  }
+  auto then = counter_;
+  for (const auto& fold : then.take()) {
+    auto* into = buffer(rank, fold.into) + first;
+    kernels::combine(ReduceOp::Sum, DataType::F32, into, buffer(rank, fold.from) + first, into,
+                     size);
   }
 }
 
 /// Blocks are dealt out whole, by where they begin, in about equal numbers of elements.
 ShardedUpdate::BlockRange ShardedUpdate::my_blocks() const {
-  const auto [begin, end] = slice_blocks(shape_, communicator_.rank(), communicator_.size());
+  const auto [begin, end] = slice_blocks(shape_, host_.rank(), host_.size());
   return {begin, end};
 }
 
@@ -252,27 +358,38 @@ std::int64_t ShardedUpdate::first_element(std::size_t block) const {
 }
 
 /// What is measured first stays: the sum takes the place of this instance's first node, of which
-/// nobody else reads these blocks.
+/// nobody else reads these blocks; or it is there already.
 std::span<float> ShardedUpdate::sum_of(BlockRange blocks) const {
   const auto first = first_element(blocks.begin);
-  auto* node = buffer(communicator_.rank(), counter_.held().front().buffer);
+  auto* node = sums_ ? sum_ : buffer(host_.rank(), counter_.held().front().buffer);
   return {node + first, static_cast<std::size_t>(first_element(blocks.end) - first)};
+}
+
+std::vector<NodeData> ShardedUpdate::nodes_from(std::int64_t first) const {
+  std::vector<NodeData> nodes;
+  for (const auto& of_rank : nodes_) {
+    for (const auto* data : of_rank) nodes.push_back({data + first, DataType::F32});
+  }
+  return nodes;
 }
 
 /// Into memory of this instance: the others read the nodes too.
 void ShardedUpdate::reduce_totals() {
   if (totals_.empty()) return;
-  std::vector<NodeData> nodes;
-  for (const auto* data : node_data_) nodes.push_back({data + shape_.count, DataType::F32});
+  if (sums_) {
+    std::copy_n(sum_ + shape_.count, totals_.size(), totals_.begin());
+    return;
+  }
+  const auto nodes = nodes_from(shape_.count);
   reducer_->reduce(nodes, totals_.size(), DataType::F32, totals_.data(), DataType::F32);
 }
 
 void ShardedUpdate::reduce(std::size_t block, const Step& step, std::span<float> sum) {
   const auto first = first_element(block);
-  std::vector<NodeData> nodes;
-  nodes.reserve(node_data_.size());
-  for (const auto* data : node_data_) nodes.push_back({data + first, DataType::F32});
-  reducer_->reduce(nodes, sum.size(), DataType::F32, sum.data(), DataType::F32);
+  if (!sums_) {
+    const auto nodes = nodes_from(first);
+    reducer_->reduce(nodes, sum.size(), DataType::F32, sum.data(), DataType::F32);
+  }
   if (step.divisor == 1) return;
   const auto end = step.num_divided < 0 ? shape_.count : step.num_divided;
   const auto divided = std::clamp<std::int64_t>(end - first, 0, std::ssize(sum));
@@ -324,25 +441,36 @@ void ShardedUpdate::step(const Step& step) {
 }
 
 void ShardedUpdate::run(const Step& step) {
-  communicator_.barrier(name_);  // every leaf is there
+  host_.barrier(name_);  // every leaf is there
+  if (sums_) wait_for_sums();
   reduce_totals();
   if (step.check) step.check(totals_);
   write_slice(step);
-  if (step.finish && communicator_.rank() == 0) {
+  if (step.finish && host_.rank() == 0) {
     step.finish(part_of({0, 0}, {}));
   }
   commit();
   counter_.restart();
 }
 
+void ShardedUpdate::wait_for_sums() {
+  if (communicator_.is_leader()) sums_->wait();
+  host_.barrier(name_);  // the sums of all hosts are there
+}
+
 void ShardedUpdate::write_slice(const Step& step) {
   const auto mine = my_blocks();
   if (!step.measures.empty()) return measure_and_update(step, mine);
   for (auto block = mine.begin; block < mine.end; ++block) {
-    block_sum_.resize(static_cast<std::size_t>(first_element(block + 1) - first_element(block)));
-    reduce(block, step, block_sum_);
-    step.update(part_of({block, block + 1}, block_sum_));
+    const auto sum = sums_ ? sum_of({block, block + 1}) : scratch_for(block);
+    reduce(block, step, sum);
+    step.update(part_of({block, block + 1}, sum));
   }
+}
+
+std::span<float> ShardedUpdate::scratch_for(std::size_t block) {
+  block_sum_.resize(static_cast<std::size_t>(first_element(block + 1) - first_element(block)));
+  return block_sum_;
 }
 
 void ShardedUpdate::measure_and_update(const Step& step, BlockRange mine) {
@@ -353,18 +481,18 @@ void ShardedUpdate::measure_and_update(const Step& step, BlockRange mine) {
     measure_block(block, step.measures.front());
   }
   for (std::size_t i = 1; i < step.measures.size(); ++i) {
-    communicator_.barrier(name_);  // the measurement before is there
+    host_.barrier(name_);  // the measurement before is there
     for (auto block = mine.begin; block < mine.end; ++block) {
       measure_block(block, step.measures[i]);
     }
   }
-  communicator_.barrier(name_);  // everything is measured
+  host_.barrier(name_);  // everything is measured
   if (mine.begin < mine.end) step.update(part_of(mine, sum_of(mine)));
 }
 
 void ShardedUpdate::commit() {
   auto current = version();
-  communicator_.barrier(name_);  // everything is written
+  host_.barrier(name_);  // everything is written
   // Everybody commits: it is the same word, and nobody goes on before it is there.
   committed_->compare_exchange_strong(current, current + 1, std::memory_order_acq_rel);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/hosts/host_sums.h"
 #include "lockstep/comm/leaf_counter.h"
 
 namespace lockstep::comm {
@@ -25,6 +26,13 @@ namespace lockstep::comm {
 /// the current version whole; where the launcher keeps memory, both versions and the commit word
 /// are in it, and the instances of a restarted job go on with the current one. Totals are numbers
 /// at the end of each leaf, few enough for everybody to reduce all of them: losses and counts.
+///
+/// On several hosts each has a state of its own, and all have the same. What leaves come to on a
+/// host is added up between hosts (`hosts::HostSums`), in buckets that may be handed in before the
+/// leaf is whole; then the instances of each host update all of its state. A host commits by
+/// itself: it can be one version ahead of another, never two, since the next step takes leaves of
+/// all hosts. Where a job is started again, hosts agree on the oldest of their current versions,
+/// which those that are ahead still have, and give it to hosts that have none.
 ///
 /// Slices move with the number of instances, so nothing may depend on them: what is measured is
 /// measured by fixed blocks, and whoever looks at all blocks sees the same numbers in the same
@@ -42,7 +50,10 @@ class ShardedUpdate {
     int num_leaves = 1;                  ///< that this instance brings to each step
     /// Where blocks begin, ascending from 0; empty: every `kBlock` elements.
     std::vector<std::int64_t> blocks{};
-    int values_per_block = 1;     ///< that are measured
+    int values_per_block = 1;  ///< that are measured
+    /// Elements, from the first on, that may be handed in before the rest of the leaf is known, the
+    /// last of them first; on several hosts they are then on their way already.
+    std::int64_t num_early = 0;
     std::size_t state_bytes = 0;  ///< of one version
     /// Of what the state means: a version that an earlier attempt of the job has left is taken for
     /// one of this state only where it is the same.
@@ -69,7 +80,8 @@ class ShardedUpdate {
   /// Writes the next version's elements for one part. It is called for parts of this instance's
   /// slice, ascending, which together are the slice.
   using Update = std::function<void(const Part&)>;
-  /// Writes, on rank 0, what of the next version belongs to no element of the sum.
+  /// Writes, on the first instance of each host, what of the next version belongs to no element of
+  /// the sum.
   using Finish = std::function<void(const Part& whole)>;
 
   /// What a step does with the sum, in this order.
@@ -83,8 +95,9 @@ class ShardedUpdate {
     Finish finish{};
   };
 
-  /// What all instances together will have of it in memory, where each brings so many leaves.
-  static std::size_t memory_needed(Shape shape, std::span<const int> leaves);
+  /// What all instances of a host together will have of it in memory, where each brings so many
+  /// leaves.
+  static std::size_t memory_needed(Shape shape, std::span<const int> leaves, int num_hosts = 1);
   /// The elements that one of `size` instances reduces and updates.
   struct Slice {
     std::int64_t first;
@@ -96,7 +109,9 @@ class ShardedUpdate {
   ShardedUpdate(Communicator& communicator, Shape shape, std::string name);
 
   /// Whether there is a version to go on with, of an attempt before.
-  bool is_recovered() const noexcept { return is_recovered_; }
+  bool is_recovered() const noexcept { return source_ >= 0; }
+  /// The host that had that version; others may have it from there. -1: there is none.
+  int recovered_from() const noexcept { return source_; }
 
   /// Makes a version that `write` writes, on rank 0, the current one, whatever was before.
   /// Everybody calls it, and returns when it is there.
@@ -107,6 +122,14 @@ class ShardedUpdate {
   /// Takes the leaf that was written there.
   void take_leaf();
 
+  /// Parts of the leaf that can be taken before the whole is written, in this order.
+  std::span<const hosts::Bucket> early_buckets() const noexcept;
+  /// Takes the next of these.
+  void take_early();
+  std::size_t num_taken_early() const noexcept { return num_taken_early_; }
+  /// Whether the leaf that is next is this instance's last one of the step.
+  bool is_at_last_leaf() const noexcept { return counter_.num_missing() == 1; }
+
   /// Reduces the leaves, and updates the state with their sum.
   void step(const Step& step);
 
@@ -114,7 +137,7 @@ class ShardedUpdate {
   std::uint64_t version() const noexcept;
   const std::byte* state() const noexcept { return state_of(version()); }
   std::span<const std::int64_t> blocks() const noexcept { return shape_.blocks; }
-  /// What all instances together have of it in memory: versions, and buffers for leaves.
+  /// What all instances of the host have of it in memory: versions, and buffers for leaves.
   std::size_t memory_bytes() const noexcept { return memory_bytes_; }
   /// Of the last step.
   std::span<const float> totals() const noexcept { return totals_; }
@@ -124,7 +147,11 @@ class ShardedUpdate {
     std::size_t begin;
     std::size_t end;
   };
-  void lay_out(std::span<const LeafRange> ranges);
+  std::vector<LeafRange> ranges_on_host(const LeafLayout& layout) const;
+  void lay_out(const LeafLayout& layout);
+  void agree_on_version();
+  void take_version_from(int source, std::uint64_t version);
+  void take_elements(std::int64_t first, std::int64_t count);
   std::byte* state_of(std::uint64_t version) const noexcept;
   float* buffer(int rank, int index) const noexcept;
   BlockRange my_blocks() const;
@@ -135,6 +162,9 @@ class ShardedUpdate {
   std::int64_t leaf_count() const noexcept { return shape_.count + shape_.num_totals; }
   void check_step(const Step& step) const;
   void run(const Step& step);
+  void wait_for_sums();
+  std::vector<NodeData> nodes_from(std::int64_t first) const;
+  std::span<float> scratch_for(std::size_t block);
   void reduce_totals();
   void reduce(std::size_t block, const Step& step, std::span<float> sum);
   void measure_block(std::size_t block, const Measure& measure);
@@ -143,23 +173,27 @@ class ShardedUpdate {
   void commit();
 
   Communicator& communicator_;
+  Communicator& host_;  ///< the instances that share its memory
   Shape shape_;
   std::string name_;
   LeafCounter counter_;
   std::vector<float> totals_;
   std::vector<float> block_sum_;            ///< of the block that is being updated
   std::vector<std::uint16_t> narrow_leaf_;  ///< 16-bit leaves are written here
+  std::size_t num_taken_early_ = 0;         ///< buckets of the leaf that is next
 
   std::size_t memory_bytes_ = 0;
   SharedMemory memory_;  ///< what is measured, and buffers
   SharedMemory kept_;    ///< the commit word, and both versions
-  bool is_recovered_ = false;
+  int source_ = -1;
   std::atomic<std::uint64_t>* committed_ = nullptr;
   double* measured_ = nullptr;
   std::byte* states_ = nullptr;
-  std::vector<float*> pools_;            ///< by rank
-  std::vector<const float*> node_data_;  ///< of all instances, as the tree wants them
+  std::vector<float*> pools_;               ///< by rank on this host
+  std::vector<std::vector<float*>> nodes_;  ///< by rank on this host
   std::unique_ptr<Reducer> reducer_;
+  float* sum_ = nullptr;                   ///< on several hosts: of all of them
+  std::unique_ptr<hosts::HostSums> sums_;  // last: it uses the rest while it ends
 };
 
 }  // namespace lockstep::comm
