@@ -23,6 +23,12 @@ demo: packages-demo build
 .PHONY: test
 test: packages-test build-with-tests
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-hosts; else echo "make test-hosts is left out: it needs root"; fi
+
+## make test-hosts  jobs over several hosts, made of network namespaces; as root
+.PHONY: test-hosts
+test-hosts: packages-test packages-hosts build-with-tests
+	ctest --test-dir $(BUILD) --build-config hosts --label-regex hosts --output-on-failure --no-tests=error
 
 ## make test-slow   tests that take minutes: what a real training comes to
 .PHONY: test-slow
@@ -102,6 +108,6 @@ format: packages-check
 clean:
 	rm -rf build
 
-.PHONY: packages-build packages-demo packages-test packages-check packages-fuzz
-packages-build packages-demo packages-test packages-check packages-fuzz: packages-%:
+.PHONY: packages-build packages-demo packages-test packages-hosts packages-check packages-fuzz
+packages-build packages-demo packages-test packages-hosts packages-check packages-fuzz: packages-%:
 	@tools/install-packages $*

@@ -1,0 +1,157 @@
+"""What the tests start on hosts, and what they expect of it."""
+
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import threading
+import time
+import unittest
+
+import rig
+import slurm
+
+LOCKSTEP = rig.BUILD / "bin/lockstep"
+LOCAL_RUNS = rig.BUILD / "tests/hosts/local_runs.json"
+
+# Trainings of a few seconds. Threads are fixed, since results depend on them. Four instances need more cores than
+# the machine may have, so none is bound.
+COMMON = ["--dataset", "fashion-mnist", "--limit-test", "64", "--batch-size", "16", "--threads-per-device", "1",
+          "--bind", "none", "--num-instances", "4", "--eval-every", "0"]
+TRAININGS = {
+    "short": ["--model", "resnet20", "--limit-train", "512", "--epochs", "1", *COMMON],
+    # Long enough to be disturbed.
+    "long": ["--model", "resnet20", "--limit-train", "2048", "--epochs", "2", *COMMON],
+    # More bytes than work.
+    "wide": ["--model", "resnet18", "--limit-train", "128", "--epochs", "1", *COMMON[:4], "--batch-size", "4", *COMMON[6:]],
+}
+STEPS = {"short": 8, "long": 64, "wide": 8}
+# Parameters of the networks with one colour and ten classes, as `lockstep model` counts them.
+PARAMETERS = {"resnet20": 269434, "resnet18": 11175370}
+
+
+def waits_for(what):
+    """Skips a test of something that is not there yet. LOCKSTEP_HOSTS_ALL=1 runs it all the same."""
+    return unittest.skipUnless(os.environ.get("LOCKSTEP_HOSTS_ALL"), f"waits for {what}")
+
+
+def train(training, *options):
+    return [LOCKSTEP, "train", *TRAININGS[training], *options]
+
+
+def gradient_bytes(training):
+    return 4 * PARAMETERS[TRAININGS[training][1]]
+
+
+def digest_of(output):
+    found = re.findall(r"weights: ([0-9a-f]{16})", output)
+    return found[-1] if found else None
+
+
+@functools.cache
+def local_digest(training):
+    """What the same training gives on one host, without the rig. `local_runs_test` keeps them for all tests."""
+    if LOCAL_RUNS.exists():
+        kept = json.loads(LOCAL_RUNS.read_text())
+        if kept["version"] == version():
+            return kept[training]
+    return train_here(training)
+
+
+def version():
+    """Changes with the program."""
+    return [(path.name, path.stat().st_mtime) for path in sorted(LOCKSTEP.parent.glob("lockstep*"))].__repr__()
+
+
+def train_here(training):
+    done = subprocess.run(train(training), capture_output=True, text=True, timeout=120, check=True)
+    return digest_of(done.stdout)
+
+
+class Job:
+    """A command on a host whose output is read while it runs."""
+
+    def __init__(self, host, arguments, env=None):
+        self.arguments = [*map(str, arguments)]
+        self.began = time.monotonic()
+        self._process = host.start(arguments, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace")
+        self._lines = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        self._lines.extend(iter(self._process.stdout.readline, ""))
+
+    @property
+    def output(self):
+        return "".join(self._lines)
+
+    def is_running(self):
+        return self._process.poll() is None
+
+    def wait_until(self, condition, seconds, what):
+        """Like that of the rig, but a job that ends first has failed, and its output is shown."""
+        def look():
+            return condition() or not self.is_running()
+        try:
+            rig.wait_until(look, seconds, what)
+        except TimeoutError as late:
+            raise TimeoutError(f"{late}\n{self.output}") from late
+        if not condition():
+            raise AssertionError(f"ended with {self._process.returncode} before: {what}\n{self.output}")
+
+    def wait_for(self, text, seconds=30):
+        self.wait_until(lambda: text in self.output, seconds, f"says {text!r}")
+
+    def end(self, seconds):
+        """Its exit code."""
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired as late:
+            raise TimeoutError(f"{' '.join(self.arguments)} still runs after {seconds} s:\n{self.output}") from late
+        self._reader.join(10)
+        self._process.stdout.close()
+        return code
+
+
+class HostsTest(unittest.TestCase):
+    """A test that has hosts, or is skipped."""
+
+    needs = ()
+
+    @classmethod
+    def setUpClass(cls):
+        why = rig.missing() or (slurm.missing() if "slurm" in cls.needs else "")
+        if not why and "mpirun" in cls.needs and not pathlib.Path("/usr/bin/mpirun").exists():
+            why = "not installed: mpirun (packages/hosts)"
+        if why:
+            raise unittest.SkipTest(why)
+
+    def hosts(self, *names, **options):
+        return self.enterContext(rig.Hosts(*names, **options))
+
+    def expect_digest(self, training, job, seconds=60):
+        """The job ends well, with the bits of one host."""
+        code = job.end(seconds)
+        self.assertEqual((code, digest_of(job.output)), (0, local_digest(training)),
+                         f"\n{' '.join(job.arguments)}\n{job.output}")
+
+    def wait_for_steps(self, job, host, steps, training="long", seconds=30):
+        """Until `host` has sent as many bytes as so many steps take."""
+        before = host.counted_bytes("tx")
+        job.wait_until(lambda: host.counted_bytes("tx") - before > steps * gradient_bytes(training), seconds,
+                       f"{host.name} has sent the gradients of {steps} steps")
+
+    def expect_nothing_left(self, hosts, seconds=10):
+        """No process of a job on any host: but for the sshd, each is empty."""
+        def left():
+            return {host.name: lines for host in hosts
+                    if (lines := [line for line in host.processes().values() if not line.startswith("sshd:")
+                                  and not line.startswith("/usr/sbin/sshd")])}
+        try:
+            rig.wait_until(lambda: not left(), seconds, "no process left")
+        except TimeoutError:
+            self.fail(f"still there after {seconds} s: {left()}")
