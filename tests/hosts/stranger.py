@@ -1,4 +1,4 @@
-"""stranger.py PORTS: does to each address:port what a port scan and a curious neighbour do, for some seconds.
+"""stranger.py ADDRESS:PORT...: does to each address:port what a port scan and a curious neighbour do, for some seconds.
 
 Prints the bytes that each port has ever said to it, as JSON.
 """
@@ -6,6 +6,7 @@ Prints the bytes that each port has ever said to it, as JSON.
 import json
 import os
 import random
+import resource
 import select
 import socket
 import sys
@@ -58,7 +59,9 @@ class Stranger:
         if connection := self.connect():
             self.send(connection, random.choice((b"", b"\0" * 64, b"GET / HTTP/1.0\r\n\r\n",
                                                  os.urandom(random.randrange(1, 5000)))))
-            select.select([connection], [], [], 0.002)
+            waiter = select.poll()
+            waiter.register(connection, select.POLLIN)
+            waiter.poll(2)
             self.listen(connection)
             if random.random() < 0.5:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -68,6 +71,8 @@ class Stranger:
 
 def main():
     random.seed(1)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     strangers = [Stranger(address, int(port)) for address, port in (word.rsplit(":", 1) for word in sys.argv[1:])]
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
