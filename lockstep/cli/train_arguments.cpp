@@ -123,6 +123,8 @@ void decide_stages(const CLI::App& app, const TrainOptions& written, train::Trai
   request.pipeline = choose(at(written, "--pipeline"), written.pipeline,
                             std::array{PipelineSchedule::OneForwardOneBackward,
                                        PipelineSchedule::GPipe, PipelineSchedule::Sequential});
+  request.overlap =
+      choose(at(written, "--overlap"), written.overlap, std::array{Overlap::On, Overlap::Off});
   if (app.count("--recompute") == 0) return;
   request.recompute = choose(at(written, "--recompute"), written.recompute,
                              std::array{Recompute::Stage, Recompute::Blocks});

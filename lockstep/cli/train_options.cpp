@@ -199,6 +199,12 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
       ->default_str(std::string(name_of(Recompute::Stage)))
       ->option_text("[HOW]")
       ->group(group);
+  app.add_option("--overlap", to.overlap,
+                 "between hosts, send gradients while others are still computed: on or off; "
+                 "results do not depend on it")
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
 }
 
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {

@@ -53,6 +53,7 @@ struct TrainOptions {
   std::string split;
   std::string pipeline;
   std::string recompute;  ///< empty: nothing is
+  std::string overlap = "on";
 
   std::string device = "auto";
   std::string cpu_features = "auto";

@@ -31,6 +31,10 @@ std::string_view name_of(Recompute recompute) noexcept {
   return "?";
 }
 
+std::string_view name_of(Overlap overlap) noexcept {
+  return overlap == Overlap::On ? "on" : "off";
+}
+
 namespace plan {
 namespace {
 

@@ -24,6 +24,14 @@ enum class Recompute : std::uint8_t {
 };
 std::string_view name_of(Recompute recompute) noexcept;
 
+/// Whether gradients go to other hosts while others are still computed. Results do not depend on
+/// it.
+enum class Overlap : std::uint8_t {
+  On,   ///< "on"
+  Off,  ///< "off"
+};
+std::string_view name_of(Overlap overlap) noexcept;
+
 namespace plan {
 
 /// What a pipeline's behaviour depends on.

@@ -154,7 +154,7 @@ Engine::Engine(EngineSetup setup)
       threads_(setup_.layout.num_devices,
                [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
   make_replicas();
-  is_recovered_ = share_memory() && updates_.is_recovered();
+  is_recovered_ = share_kept_state(share_memory());
   if (!is_recovered()) {
     write_frozen();
     write_first_state();
@@ -187,16 +187,11 @@ struct Engine::KeptNumbers {
   std::atomic<std::uint64_t> loader_print;
 };
 
-/// What instances ask each other for. It ends with the attempt.
-struct Engine::Requests {
-  std::array<std::atomic<std::uint32_t>, 2> wanted;  ///< by `Request`
-};
-
-/// Returns whether all that is kept is there from an attempt before.
+/// Returns whether all that this host keeps is there from an attempt before.
 bool Engine::share_memory() {
   bool is_kept = true;
   const auto keep = [&](std::size_t bytes, const char* name) {
-    auto piece = communicator_.keep(bytes, name, 0);
+    auto piece = communicator_.on_this_host().keep(bytes, name, 0);
     is_kept = is_kept && !piece.is_new;
     return std::move(piece.memory);
   };
@@ -204,8 +199,31 @@ bool Engine::share_memory() {
     frozen_ = keep(static_cast<std::size_t>(weights_.num_frozen) * sizeof(float), "frozen weights");
   }
   kept_numbers_ = keep(sizeof(KeptNumbers), "numbers");
-  requests_ = communicator_.allocate(sizeof(Requests), "requests");
   return is_kept;
+}
+
+/// What belongs to the state comes from the host that the state comes from. Returns whether it is
+/// whole there.
+bool Engine::share_kept_state(bool is_kept) {
+  const int source = updates_.recovered_from();
+  if (source < 0) return false;
+  const int host = communicator_.hosts()[static_cast<std::size_t>(communicator_.rank())];
+  std::int64_t is_whole = host == source && is_kept ? 1 : 0;
+  communicator_.all_reduce({&is_whole, 1, DataType::I64, "kept state"}, comm::ReduceOp::Max);
+  if (is_whole == 0) return false;
+  send_to_hosts(source, frozen_, "frozen weights");
+  send_to_hosts(source, kept_numbers_, "numbers");
+  return true;
+}
+
+/// Makes what one host has in its memory everybody's.
+void Engine::send_to_hosts(int source, const comm::SharedMemory& memory, const char* name) {
+  if (communicator_.num_hosts() == 1 || memory.bytes() == 0) return;
+  if (communicator_.is_leader()) {
+    communicator_.leaders().broadcast(
+        {memory.data(), static_cast<std::int64_t>(memory.bytes()), DataType::U8, name}, source);
+  }
+  communicator_.on_this_host().barrier(name);
 }
 
 /// Which blocks share a parameter, and must not be cut apart, is asked of the model itself: bits
@@ -230,6 +248,10 @@ void Engine::spread(const plan::StageSplit& split, std::int64_t most_batches) {
                                 .device_of = layout().device_of,
                                 .side_by_side = layout().num_first_devices(),
                                 .most_batches = most_batches});
+  const bool overlaps = setup_.options.overlap() == Overlap::On && layout().stages == 1;
+  if (overlaps && !updates_.early_buckets().empty()) {
+    early_ = std::make_unique<EarlyLeaf>(replicas_.back(), updates_, weights_, totals_);
+  }
 }
 
 void Engine::with_replica(const std::function<void(nn::Model&)>& measure) {
@@ -266,11 +288,13 @@ void Engine::write_first_state(std::int64_t loads, std::int64_t steps_before_loa
 /// What is not learned is there once for the host, too. It is written before the version that it
 /// belongs to is committed: a crash between the two repeats both.
 void Engine::write_frozen() {
-  if (communicator_.rank() != 0) return;
-  const torch::NoGradGuard no_grad;
-  for (const auto& parameter : weights_.frozen) {
-    view_of(parameter, frozen()).copy_(original_->slots()[parameter.slot].tensor());
+  if (communicator_.rank() == 0) {
+    const torch::NoGradGuard no_grad;
+    for (const auto& parameter : weights_.frozen) {
+      view_of(parameter, frozen()).copy_(original_->slots()[parameter.slot].tensor());
+    }
   }
+  send_to_hosts(0, frozen_, "frozen weights");
 }
 
 void Engine::attach_all() {
@@ -290,6 +314,8 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
       finish_epoch(loop.finished_epochs);
       keep_loader_print(train::loader_print(from->manifest().options));
     });
+    send_to_hosts(0, frozen_, "frozen weights");
+    send_to_hosts(0, kept_numbers_, "numbers");
     attach_all();
   });
 }
@@ -298,16 +324,12 @@ Engine::KeptNumbers& Engine::kept_numbers() const noexcept {
   return *reinterpret_cast<KeptNumbers*>(kept_numbers_.data());
 }
 
-Engine::Requests& Engine::requests() const noexcept {
-  return *reinterpret_cast<Requests*>(requests_.data());
-}
-
 std::int64_t Engine::finished_epochs() const noexcept {
   return kept_numbers().finished_epochs.load();
 }
 
 void Engine::finish_epoch(std::int64_t epoch) noexcept {
-  if (communicator_.rank() == 0) kept_numbers().finished_epochs.store(epoch);
+  if (communicator_.is_leader()) kept_numbers().finished_epochs.store(epoch);
 }
 
 std::uint64_t Engine::loader_print() const noexcept {
@@ -315,19 +337,36 @@ std::uint64_t Engine::loader_print() const noexcept {
 }
 
 void Engine::keep_loader_print(std::uint64_t print) noexcept {
-  if (communicator_.rank() == 0) kept_numbers().loader_print.store(print);
+  if (communicator_.is_leader()) kept_numbers().loader_print.store(print);
 }
 
 void Engine::request(Request request) noexcept {
-  requests().wanted[static_cast<std::size_t>(request)].store(1);
+  requests_[static_cast<std::size_t>(request)].store(true);
 }
 
-bool Engine::is_wanted(Request request) const noexcept {
-  return requests().wanted[static_cast<std::size_t>(request)].load() != 0;
+/// With the last leaf: one that comes later goes with the next step. A wish to stop stays.
+void Engine::write_requests(std::span<float> leaf) {
+  const auto to = totals_.requests(leaf.last(totals_.count()));
+  std::ranges::fill(to, 0.0F);
+  if (!updates_.is_at_last_leaf()) return;
+  const auto index = [](Request request) { return static_cast<std::size_t>(request); };
+  to[index(Request::Stop)] = requests_[index(Request::Stop)].load() ? 1 : 0;
+  to[index(Request::Checkpoint)] = requests_[index(Request::Checkpoint)].exchange(false) ? 1 : 0;
 }
 
-bool Engine::take_request(Request request) noexcept {
-  return requests().wanted[static_cast<std::size_t>(request)].exchange(0) != 0;
+bool Engine::is_wanted(Request request) const {
+  return totals_.requests(updates_.totals())[static_cast<std::size_t>(request)] > 0;
+}
+
+/// A signal that all instances get arrives here within two steps, and is one wish.
+void Engine::note_requests() {
+  if (!is_wanted(Request::Checkpoint)) return;
+  const auto step = progress().steps;
+  if (step > std::exchange(last_checkpoint_request_, step) + 1) is_checkpoint_wanted_ = true;
+}
+
+bool Engine::take_checkpoint_request() noexcept {
+  return std::exchange(is_checkpoint_wanted_, false);
 }
 
 std::function<checkpoint::Content(Snapshot&)> Engine::begin_copy() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/device_threads.h"
+#include "lockstep/train/early_leaf.h"
 #include "lockstep/train/job_layout.h"
 #include "lockstep/train/memory_use.h"
 #include "lockstep/train/phase_times.h"
@@ -92,11 +94,12 @@ class Engine {
   std::uint64_t loader_print() const noexcept;
   void keep_loader_print(std::uint64_t print) noexcept;
 
-  /// What one instance wants of all. After the next step: `progress().is_stopped`, or whoever takes
-  /// checkpoints takes one.
+  /// What one instance wants of all; they learn of it with the next step. Then it is
+  /// `progress().is_stopped`, or whoever takes checkpoints takes one.
   enum class Request : std::uint8_t { Stop, Checkpoint };
   void request(Request request) noexcept;
-  bool take_request(Request request) noexcept;
+  /// Whether somebody has asked for a checkpoint.
+  bool take_checkpoint_request() noexcept;
 
   /// What copies the state as it is now, on another thread. Steps go on meanwhile: the second one
   /// from now waits for it before it writes where this version stands.
@@ -142,12 +145,14 @@ class Engine {
   };
   struct EvaluationRun;
   struct KeptNumbers;
-  struct Requests;
   KeptNumbers& kept_numbers() const noexcept;
-  Requests& requests() const noexcept;
-  bool is_wanted(Request request) const noexcept;
+  void write_requests(std::span<float> leaf);
+  bool is_wanted(Request request) const;
+  void note_requests();
   void make_replicas();
   bool share_memory();
+  bool share_kept_state(bool is_kept);
+  void send_to_hosts(int source, const comm::SharedMemory& memory, const char* name);
   void write_first_state(std::int64_t loads = 0, std::int64_t steps_before_load = 0);
   void write_frozen();
   void attach_all();
@@ -158,6 +163,8 @@ class Engine {
   StepOutput run_step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
   void check_skipped(const StepOutput& output, const Progress& before) const;
   void run_device(int device, const StepInput& input, DeviceTimes& times);
+  void run_backward(const plan::FlowTask& task, const StepInput& input);
+  Replica::LeafFormat leaf_format(const StepInput& input) const;
   void run_task(const plan::FlowTask& task, const StepInput& input, DeviceTimes& times);
   double enter(const plan::FlowTask& task, const StepInput& input);
   void hand_in(const plan::FlowTask& task, const StepInput& input);
@@ -184,12 +191,15 @@ class Engine {
   comm::ShardedUpdate updates_;
   comm::SharedMemory frozen_;
   comm::SharedMemory kept_numbers_;
-  comm::SharedMemory requests_;
+  std::array<std::atomic<bool>, LeafTotals::kRequests> requests_{};  ///< of this instance
+  bool is_checkpoint_wanted_ = false;
+  std::int64_t last_checkpoint_request_ = -2;  ///< step of it
   bool is_recovered_ = false;
   std::optional<Replica> original_;  ///< what was handed over
   std::optional<StateTensors> tensors_;
   std::vector<Replica> replicas_;
   std::vector<ReplicaPipeline> pipelines_;
+  std::unique_ptr<EarlyLeaf> early_;  ///< where the job is on several hosts
   std::optional<plan::StepFlow> flow_;
   std::atomic<int> stages_handed_in_ = 0;  ///< of the replica whose turn it is
   DeviceThreads threads_;

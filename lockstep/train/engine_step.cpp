@@ -47,7 +47,8 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   auto output = output_of(updates_.totals(), loader.shape());
   output.skipped = progress().updates == input.progress.updates;
   check_skipped(output, input.progress);
-  if (communicator_.rank() == 0) communicator_.note_step(progress().steps);
+  if (communicator_.is_leader()) communicator_.note_step(progress().steps);
+  note_requests();
   if (std::isfinite(output.loss)) last_losses_ = output.replica_losses;
   record(devices, waited, watch.lap(), whole.lap());
   return output;
@@ -90,13 +91,28 @@ void Engine::run_task(const plan::FlowTask& task, const StepInput& input, Device
       return computed(stage.forward, waited);
     }
     case plan::FlowTask::Kind::Backward:
-      pipelines_[replica].backward(task.stage, task.micro_batch);
+      run_backward(task, input);
       return computed(stage.backward);
     case plan::FlowTask::Kind::HandIn:
       hand_in(task, input);
       times.reduce += watch.lap();
       return;
   }
+}
+
+/// The last pass of the last replica may hand in what it has found before it is through.
+void Engine::run_backward(const plan::FlowTask& task, const StepInput& input) {
+  const bool is_last = task.replica + 1 == std::ssize(replicas_) &&
+                       task.micro_batch + 1 == setup_.options.gradient_accumulation();
+  if (early_ && is_last) early_->begin(leaf_format(input));
+  pipelines_[static_cast<std::size_t>(task.replica)].backward(task.stage, task.micro_batch);
+  if (early_ && is_last) early_->end();
+}
+
+Replica::LeafFormat Engine::leaf_format(const StepInput& input) const {
+  return {.type = leaf_type(),
+          .loss_scale = static_cast<float>(input.progress.loss_scale),
+          .micro_batches = setup_.options.gradient_accumulation()};
 }
 
 /// With its first micro-batch a replica takes the current weights. Returns for how long it waited
@@ -125,17 +141,17 @@ void Engine::hand_in(const plan::FlowTask& task, const StepInput& input) {
   auto& replica = replicas_[static_cast<std::size_t>(task.replica)];
   const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
   const std::span leaf(static_cast<float*>(updates_.leaf()), count);
-  const Replica::LeafFormat format{.type = leaf_type(),
-                                   .loss_scale = static_cast<float>(input.progress.loss_scale),
-                                   .micro_batches = setup_.options.gradient_accumulation()};
+  const auto format = leaf_format(input);
   replica.write_leaf(task.stage, leaf, totals_, format, updates_.state());
   // The first stage is the last to go backward.
   if (task.stage == 0) {
     const auto& result = pipelines_[static_cast<std::size_t>(task.replica)].result();
     replica.write_results(leaf, totals_, result, format);
+    write_requests(leaf);
   }
   if (++stages_handed_in_ < layout().stages) return;
   stages_handed_in_ = 0;
+  const auto lock = early_ ? std::unique_lock(early_->mutex()) : std::unique_lock<std::mutex>();
   updates_.take_leaf();
 }
 

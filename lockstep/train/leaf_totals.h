@@ -10,7 +10,8 @@
 namespace lockstep::train {
 
 /// What each leaf says beside gradients, and everybody learns of all leaves: which tensors have
-/// something new, the replicas' losses, sums of metrics, and whether integer buffers agree.
+/// something new, the replicas' losses, sums of metrics, what somebody asks of all, and whether
+/// integer buffers agree.
 ///
 /// All of it is added up in f32. A replica writes its loss into a place of its own, so that it
 /// comes out as it went in, and one that is not a number does not hide the others. Integer buffers
@@ -18,13 +19,16 @@ namespace lockstep::train {
 class LeafTotals {
  public:
   static constexpr std::size_t kHashBytes = 8;
+  static constexpr std::size_t kRequests = 2;
 
   LeafTotals(const WeightLayout& layout, int replicas, std::size_t metrics)
       : tensors_(layout.parameters.size() + layout.buffers.size()),
         replicas_(static_cast<std::size_t>(replicas)),
         metrics_(metrics) {}
 
-  std::size_t count() const noexcept { return tensors_ + replicas_ + metrics_ + kHashBytes; }
+  std::size_t count() const noexcept {
+    return tensors_ + replicas_ + metrics_ + kRequests + kHashBytes;
+  }
 
   /// By parameter, then buffer: not zero where a replica has a gradient, or changed it.
   template <typename Number>
@@ -38,6 +42,11 @@ class LeafTotals {
   template <typename Number>
   std::span<Number> metrics(std::span<Number> totals) const {
     return totals.subspan(tensors_ + replicas_, metrics_);
+  }
+  /// Not zero where an instance wants it of all.
+  template <typename Number>
+  std::span<Number> requests(std::span<Number> totals) const {
+    return totals.subspan(tensors_ + replicas_ + metrics_, kRequests);
   }
   template <typename Number>
   std::span<Number> hash(std::span<Number> totals) const {

@@ -125,6 +125,12 @@ Options& Options::recompute(Recompute recompute) {
   return *this;
 }
 
+Options& Options::overlap(Overlap overlap) {
+  check_open("overlap");
+  overlap_ = overlap;
+  return *this;
+}
+
 Options& Options::reduction(Reduction reduction) {
   check_open("reduction");
   reduction_ = reduction;

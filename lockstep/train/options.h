@@ -64,6 +64,8 @@ class Options {
   Options& pipeline(PipelineSchedule schedule);
   /// Less memory for more time.
   Options& recompute(Recompute recompute);
+  /// Between hosts: whether gradients are on their way while others are still computed.
+  Options& overlap(Overlap overlap);
   Options& reduction(Reduction reduction);
   Options& reduction_order(ReductionOrder order);
   Options& precision(Precision precision, Half half = Half::BF16);
@@ -93,6 +95,7 @@ class Options {
   const std::vector<std::string>& stage_beginnings() const noexcept { return stage_beginnings_; }
   PipelineSchedule pipeline() const noexcept { return pipeline_; }
   Recompute recompute() const noexcept { return recompute_; }
+  Overlap overlap() const noexcept { return overlap_; }
   Reduction reduction() const noexcept { return reduction_; }
   ReductionOrder reduction_order() const noexcept { return reduction_order_; }
   Precision precision() const noexcept { return precision_; }
@@ -136,6 +139,7 @@ class Options {
   std::vector<std::string> stage_beginnings_;
   PipelineSchedule pipeline_ = PipelineSchedule::OneForwardOneBackward;
   Recompute recompute_ = Recompute::None;
+  Overlap overlap_ = Overlap::On;
   Reduction reduction_ = Reduction::Mean;
   ReductionOrder reduction_order_ = ReductionOrder::Ordered;
   Precision precision_ = Precision::P32_32;

@@ -186,7 +186,7 @@ void Recovery::after_step(Engine& engine, const DataLoader& loader) {
   if (progress.is_stopped != 0) stop(engine);
   pass_on_requests(engine);
   if (!is_writer()) return;
-  if (engine.take_request(Engine::Request::Checkpoint)) {
+  if (engine.take_checkpoint_request()) {
     checkpointer_->take_asked(moment(engine), engine.begin_copy());
   } else if (checkpointer_->is_due(progress.steps)) {
     checkpointer_->take_due(moment(engine), engine.begin_copy());

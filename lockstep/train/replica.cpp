@@ -39,7 +39,8 @@ Replica::Replica(int number, std::unique_ptr<nn::Model> model, const WeightLayou
       model_(std::move(model)),
       slots_(nn::slots_of(model_->tensors())),
       layout_(&layout),
-      shape_(&shape) {}
+      shape_(&shape),
+      is_written_(layout.parameters.size()) {}
 
 void Replica::attach(const float* weights, const std::byte* state) {
   const torch::NoGradGuard no_grad;
@@ -152,15 +153,23 @@ void Replica::cut(const plan::StageSplit& split) {
   }
 }
 
+void Replica::write_parameter(std::size_t parameter, std::span<float> leaf,
+                              const LeafTotals& totals, const LeafFormat& format) {
+  const bool has_gradient = write_gradient(layout_->parameters[parameter], format, leaf.data());
+  totals.changed(leaf.last(totals.count()))[parameter] = has_gradient ? 1 : 0;
+  is_written_[parameter] = 1;
+}
+
 void Replica::write_leaf(int stage, std::span<float> leaf, const LeafTotals& totals,
                          const LeafFormat& format, const std::byte* state) {
   const torch::NoGradGuard no_grad;
-  auto changed = totals.changed(leaf.last(totals.count())).begin();
-  for (const auto& parameter : layout_->parameters) {
-    const auto place = changed++;
-    if (stage_of_[parameter.slot] != stage) continue;
-    *place = write_gradient(parameter, format, leaf.data()) ? 1 : 0;
+  const auto& parameters = layout_->parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const bool is_mine = stage_of_[parameters[i].slot] == stage;
+    if (is_mine && is_written_[i] == 0) write_parameter(i, leaf, totals, format);
+    if (is_mine) is_written_[i] = 0;
   }
+  auto changed = totals.changed(leaf.last(totals.count())).begin() + std::ssize(parameters);
   for (const auto& buffer : layout_->buffers) {
     const auto place = changed++;
     if (stage_of_[buffer.slot] != stage) continue;

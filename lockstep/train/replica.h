@@ -51,6 +51,9 @@ class Replica {
   /// of a leaf may be written by several threads at once.
   void write_leaf(int stage, std::span<float> leaf, const LeafTotals& totals,
                   const LeafFormat& format, const std::byte* state);
+  /// The same for one parameter of it, before the rest is known. `write_leaf` leaves it out then.
+  void write_parameter(std::size_t parameter, std::span<float> leaf, const LeafTotals& totals,
+                       const LeafFormat& format);
   /// And what belongs to no stage of its own: once, when all have gone backward.
   void write_results(std::span<float> leaf, const LeafTotals& totals, const ReplicaResult& result,
                      const LeafFormat& format);
@@ -69,7 +72,8 @@ class Replica {
   const WeightLayout* layout_;
   const StateShape* shape_;
   bool has_learned_ = false;
-  std::vector<int> stage_of_;  ///< by slot
+  std::vector<int> stage_of_;     ///< by slot
+  std::vector<char> is_written_;  ///< into the leaf of this step, by parameter
 };
 
 }  // namespace lockstep::train

@@ -40,6 +40,7 @@ struct TrainRequest {
   std::vector<std::string> split{};  ///< blocks that begin a stage; none: the fastest split
   PipelineSchedule pipeline = PipelineSchedule::OneForwardOneBackward;
   Recompute recompute = Recompute::None;
+  Overlap overlap = Overlap::On;
   std::string cache_path{};  ///< plans are kept there; else where the environment says
 
   // How.

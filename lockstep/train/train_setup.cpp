@@ -101,6 +101,7 @@ Options options_of(const TrainRequest& request) {
       .device_iterations(request.device_iterations)
       .pipeline(request.pipeline)
       .recompute(request.recompute)
+      .overlap(request.overlap)
       .reduction(request.reduction)
       .reduction_order(request.order)
       .precision(request.precision, request.half)

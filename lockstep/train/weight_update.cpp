@@ -54,6 +54,7 @@ comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const State
           .num_leaves = leaves,
           .blocks = weights.blocks,
           .values_per_block = WeightUpdate::kValuesPerBlock,
+          .num_early = weights.num_parameters,
           .state_bytes = shape.bytes()};
 }
 
