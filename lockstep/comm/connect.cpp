@@ -6,8 +6,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/host/kept_memory.h"
+#include "lockstep/comm/hosts/hosts_transport.h"
 #include "lockstep/comm/local/local_group.h"
+#include "lockstep/comm/mpi/join.h"
 #include "lockstep/comm/shm/join.h"
+#include "lockstep/comm/tcp/join.h"
 #include "lockstep/events/event_log.h"
 
 namespace lockstep::comm {
@@ -15,19 +18,12 @@ namespace {
 
 using topology::TransportKind;
 
-TransportKind choose_transport(const topology::Identity& identity) {
-  if (identity.num_local_instances != identity.num_instances) {
-    throw Error(
-        ErrorKind::Unavailable,
-        fmt::format("communicator: {} of {} instances are on other hosts, and this version "
-                    "connects those of one host only",
-                    identity.num_instances - identity.num_local_instances, identity.num_instances),
-        "run the job on one host");
-  }
+bool is_on_one_host(const topology::Identity& identity) {
+  return identity.num_local_instances == identity.num_instances;
+}
+
+TransportKind choose_for_one_host(const topology::Identity& identity) {
   const bool is_alone = identity.num_instances == 1;
-  if (identity.transport == TransportKind::Auto) {
-    return is_alone ? TransportKind::Local : TransportKind::Shm;
-  }
   if (identity.transport == TransportKind::Local && !is_alone) {
     throw Error(ErrorKind::Options,
                 fmt::format("communicator: transport local connects threads of one process, but "
@@ -35,7 +31,37 @@ TransportKind choose_transport(const topology::Identity& identity) {
                             identity.num_instances),
                 "pass --transport auto or shm");
   }
-  return identity.transport;
+  // Whatever would carry data between hosts has nothing to do.
+  const bool is_chosen =
+      identity.transport == TransportKind::Local || identity.transport == TransportKind::Shm;
+  if (is_chosen) return identity.transport;
+  return is_alone ? TransportKind::Local : TransportKind::Shm;
+}
+
+TransportKind choose_for_several_hosts(const topology::Identity& identity) {
+  if (identity.transport == TransportKind::Local || identity.transport == TransportKind::Shm) {
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("communicator: transport {} connects instances of one host, but {} of "
+                    "{} instances are on other hosts",
+                    topology::name_of(identity.transport),
+                    identity.num_instances - identity.num_local_instances, identity.num_instances),
+        "pass --transport auto, tcp or mpi");
+  }
+  if (identity.transport == TransportKind::Mpi) return TransportKind::Mpi;
+  if (!identity.hosts.empty()) return TransportKind::Tcp;
+  if (identity.launched_by == topology::LaunchedBy::OpenMpi) return TransportKind::Mpi;
+  throw Error(
+      ErrorKind::Unavailable,
+      fmt::format("communicator: {} of {} instances are on other hosts, and nothing says "
+                  "where those are",
+                  identity.num_instances - identity.num_local_instances, identity.num_instances),
+      "start the job with 'lockstep run --hosts', or with mpirun");
+}
+
+TransportKind choose_transport(const topology::Identity& identity) {
+  return is_on_one_host(identity) ? choose_for_one_host(identity)
+                                  : choose_for_several_hosts(identity);
 }
 
 /// Without it the job runs all the same, and begins anew where it is restarted.
@@ -65,6 +91,61 @@ std::function<void(const Stall&)> stall_writer(const topology::Identity& identit
   };
 }
 
+shm::MeetingPlace meeting_place(const topology::Identity& identity,
+                                std::shared_ptr<host::KeptMemory> kept) {
+  shm::MeetingPlace place{
+      .folder = identity.run_dir,
+      .session = identity.session.empty() ? fmt::format("alone-{}", ::getpid()) : identity.session,
+      .instance = identity.instance,
+      .num_instances = identity.num_instances,
+      .local_instance = identity.local_instance,
+      .num_local_instances = identity.num_local_instances,
+      .kept = std::move(kept)};
+  if (is_on_one_host(identity) || identity.hosts.empty()) return place;
+  // Hosts may have one folder in common, on a file system that they share.
+  place.session += fmt::format(" host {}", identity.host);
+  place.host = identity.hosts[static_cast<std::size_t>(identity.host)].name;
+  return place;
+}
+
+std::unique_ptr<Transport> join_over_tcp(const topology::Identity& identity,
+                                         std::shared_ptr<host::Member> member) {
+  std::optional<tcp::Secret> secret;
+  try {
+    secret = tcp::Secret::read(identity.run_dir);
+  } catch (const Error& error) {
+    member->fail(error);
+  }
+  std::vector<hosts::HostMap::Part> parts;
+  for (const auto& host : identity.hosts) parts.push_back({host.name, host.num_instances});
+  return tcp::join({.secret = *secret,
+                    .session = identity.session,
+                    .hosts = identity.hosts,
+                    .map = hosts::HostMap::of_neighbours(parts),
+                    .host = identity.host,
+                    .listener = identity.listener},
+                   std::move(member));
+}
+
+std::unique_ptr<Transport> join_over_mpi(const topology::Identity& identity,
+                                         std::shared_ptr<host::Member> member) {
+  auto job = std::make_shared<hosts::HostsJob>();
+  try {
+    auto joined = mpi::join(member->memory().introduced(), identity.instance,
+                            member->memory().header().host.data(), member->options());
+    job->map = std::move(joined.map);
+    job->session = std::move(joined.session);
+    job->member = member;
+    job->fabric = std::move(joined.fabric);
+  } catch (const Error& error) {
+    member->fail(error);
+  }
+  if (job->fabric) {
+    job->watch = std::make_unique<hosts::HostWatch>(*member, *job->fabric, job->map);
+  }
+  return std::make_unique<hosts::HostsTransport>(std::move(job));
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
@@ -84,13 +165,12 @@ std::unique_ptr<Communicator> connect(const topology::Identity& identity) {
         "start them with 'lockstep run', or with a launcher that sets MASTER_ADDR and MASTER_PORT, "
         "PMIX_NAMESPACE, or SLURM_JOB_ID");
   }
-  const shm::MeetingPlace place{
-      .folder = identity.run_dir,
-      .session = identity.session.empty() ? fmt::format("alone-{}", ::getpid()) : identity.session,
-      .instance = identity.instance,
-      .num_instances = identity.num_instances,
-      .kept = kept};
-  return std::make_unique<Communicator>(shm::join(place, options));
+  const auto place = meeting_place(identity, kept);
+  if (kind == TransportKind::Shm) return std::make_unique<Communicator>(shm::join(place, options));
+  auto member = shm::meet(place, options);
+  return std::make_unique<Communicator>(kind == TransportKind::Tcp
+                                            ? join_over_tcp(identity, std::move(member))
+                                            : join_over_mpi(identity, std::move(member)));
 }
 
 }  // namespace lockstep::comm

@@ -205,7 +205,7 @@ TEST(CommunicatorTest, AFailureThatIsReportedIsEverybodysError) {
 TEST(CommunicatorTest, RefusesMoreInstancesThanItHasRoomFor) {
   const auto error = error_of([] { run_threads(257, [](Communicator&) {}); });
   EXPECT_EQ(error.kind(), ErrorKind::Unavailable);
-  EXPECT_STREQ(error.what(), "shared memory: expected 1 to 256 instances on a host, found 257");
+  EXPECT_STREQ(error.what(), "shared memory: expected a job of 1 to 256 instances, found 257");
   EXPECT_THROW(run_threads(0, [](Communicator&) {}), Error);
 }
 

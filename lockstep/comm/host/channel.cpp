@@ -34,12 +34,15 @@ double seconds_since(Clock::time_point begin) {
 
 }  // namespace
 
-Channel::Channel(std::shared_ptr<Member> member, std::vector<int> instances, std::uint64_t parent)
+Channel::Channel(std::shared_ptr<Member> member, std::vector<int> instances,
+                 std::vector<int> everywhere, std::uint64_t parent)
     : member_(std::move(member)),
       instances_(std::move(instances)),
+      everywhere_(std::move(everywhere)),
       rank_(static_cast<int>(std::find(instances_.begin(), instances_.end(), member_->instance()) -
                              instances_.begin())),
-      offset_(find_channel(*member_, {parent, instances_}, channel_bytes(size()))),
+      offset_(
+          find_channel(*member_, {parent, instances_.front(), everywhere_}, channel_bytes(size()))),
       memory_(member_->memory().map(offset_, channel_bytes(size()))),
       header_(reinterpret_cast<ChannelHeader*>(memory_.data())),
       slots_(reinterpret_cast<MemberSlot*>(memory_.data() + sizeof(ChannelHeader))),
@@ -131,12 +134,11 @@ void Channel::wait_long(std::uint64_t arrival) {
   member_->note_return();
 }
 
-/// `all_reduce #182 "layer3"`
 std::string Channel::title() const {
   auto text = operation_ == 0 ? name_ : fmt::format("{} #{}", name_of(signature_.kind), operation_);
   if (operation_ > 0 && !name_.empty()) text += fmt::format(" \"{}\"", name_);
-  if (size() < member_->num_instances())
-    text += fmt::format(" of instances {}", fmt::join(instances_, ","));
+  if (std::ssize(everywhere_) < member_->num_instances())
+    text += fmt::format(" of instances {}", fmt::join(everywhere_, ","));
   return text;
 }
 
@@ -160,7 +162,9 @@ void Channel::check_peers(std::uint64_t arrival, Clock::time_point begin) {
     if (has_arrived(rank, arrival)) continue;
     const auto heartbeat = member_->last_heartbeat(instance);
     newest_heartbeat = std::max(newest_heartbeat, heartbeat);
-    const auto waited = Clock::now() - std::max(begin, heartbeat);
+    // Whoever waits for other hosts gives up on them by itself, and knows whom to blame.
+    const auto blameless = std::max(heartbeat, member_->last_wait_for_hosts(instance));
+    const auto waited = Clock::now() - std::max(begin, blameless);
     if (waited >= options.warn_after) late.push_back(rank);
     if (has_deadline && waited >= options.stall_timeout) overdue.push_back(rank);
   }

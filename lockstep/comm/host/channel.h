@@ -39,14 +39,16 @@ class Channel {
  public:
   static constexpr std::size_t kRoom = std::size_t{512} << 10;
 
-  /// Finds or makes the channel of these instances, ascending, within a parent (0 is the job).
+  /// Finds or makes the channel of a group's instances that are on this host, ascending, within a
+  /// parent (0 is the job). `everywhere` are those on other hosts, too.
   /// Errors: as for a collective.
-  Channel(std::shared_ptr<Member> member, std::vector<int> instances, std::uint64_t parent);
+  Channel(std::shared_ptr<Member> member, std::vector<int> instances, std::vector<int> everywhere,
+          std::uint64_t parent);
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(instances_.size()); }
   std::span<const int> instances() const noexcept { return instances_; }
-  /// A number that no other channel of the job has.
+  /// A number that no other channel of the job's memory has.
   std::uint64_t id() const noexcept { return offset_; }
   Member& member() const noexcept { return *member_; }
   const std::shared_ptr<Member>& shared_member() const noexcept { return member_; }
@@ -57,6 +59,11 @@ class Channel {
   /// then be read by all. Errors: as for a collective.
   void sync();
   void finish() noexcept;
+
+  /// The number of the operation that was begun; the first is 1.
+  std::uint64_t operation() const noexcept { return operation_; }
+  /// `all_reduce #182 "layer3"`
+  std::string title() const;
 
   /// How many leaves each member brings to the operation that was begun; valid after a `sync`.
   std::vector<int> leaf_counts() const;
@@ -73,7 +80,6 @@ class Channel {
   void compare_signatures();
   void wait_long(std::uint64_t arrival);
   bool has_arrived(int rank, std::uint64_t arrival) const noexcept;
-  std::string title() const;
   void check_peers(std::uint64_t arrival, Clock::time_point begin);
   int instance_of(int rank) const noexcept;
   [[noreturn]] void fail_as_gone(const std::vector<int>& gone);
@@ -85,6 +91,7 @@ class Channel {
 
   std::shared_ptr<Member> member_;
   std::vector<int> instances_;
+  std::vector<int> everywhere_;
   int rank_;
   std::uint64_t offset_;
   SharedMemory memory_;

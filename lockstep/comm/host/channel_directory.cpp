@@ -52,14 +52,15 @@ std::optional<std::uint64_t> look_up(const JobHeader& header, const ChannelKey& 
 
 void check_maker(Member& member, const ChannelKey& key, Clock::time_point begin) {
   member.throw_if_failed();
-  const int maker = key.instances.front();
+  const int maker = key.maker;
   const auto title = fmt::format("meeting of instances {}", fmt::join(key.instances, ","));
   if (member.is_gone(maker)) {
     member.fail(
         Error(ErrorKind::PeerLost, fmt::format("{}: {} is gone", title, member.name_of(maker))));
   }
   const auto limit = member.options().stall_timeout;
-  const auto waited = Clock::now() - std::max(begin, member.last_heartbeat(maker));
+  const auto waited = Clock::now() - std::max({begin, member.last_heartbeat(maker),
+                                               member.last_wait_for_hosts(maker)});
   if (limit.count() > 0 && waited > limit) {
     member.fail(Error(ErrorKind::Timeout,
                       fmt::format("{}: {} has not called it after {:.0f} s", title,
@@ -71,7 +72,7 @@ void check_maker(Member& member, const ChannelKey& key, Clock::time_point begin)
 }  // namespace
 
 std::uint64_t find_channel(Member& member, const ChannelKey& key, std::size_t bytes) {
-  if (key.instances.front() == member.instance()) return make_channel(member, key, bytes);
+  if (key.maker == member.instance()) return make_channel(member, key, bytes);
   const auto members = as_bits(key.instances);
   const auto begin = Clock::now();
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {

@@ -10,12 +10,13 @@ namespace lockstep::comm::host {
 
 struct ChannelKey {
   std::uint64_t parent;
-  std::vector<int> instances;  ///< ascending
+  int maker;                   ///< the first instance on this host
+  std::vector<int> instances;  ///< ascending; also those on other hosts
 };
 
-/// The offset of a channel in the job's memory. The first of its instances makes it; the others
-/// wait until it has. Errors: `PeerLost`, `Timeout`; `Unavailable` where there are too many groups
-/// or too little memory, on every instance.
+/// The offset of a channel in the job's memory. The first instance on this host makes it; the
+/// others wait until it has. Errors: `PeerLost`, `Timeout`; `Unavailable` where there are too many
+/// groups or too little memory, on every instance.
 std::uint64_t find_channel(Member& member, const ChannelKey& key, std::size_t bytes);
 
 }  // namespace lockstep::comm::host

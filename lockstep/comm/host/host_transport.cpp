@@ -51,8 +51,8 @@ auto* bytes_at(const AnyBuffer& buffer, std::size_t offset) {
 }  // namespace
 
 HostTransport::HostTransport(std::shared_ptr<Member> member, std::vector<int> instances,
-                             std::uint64_t parent)
-    : channel_(std::move(member), std::move(instances), parent),
+                             std::vector<int> everywhere, std::uint64_t parent)
+    : channel_(std::move(member), instances, everywhere.empty() ? instances : everywhere, parent),
       reducers_(static_cast<std::size_t>(ReduceOp::Product) + 1),
       nodes_(static_cast<std::size_t>(size())),
       hosts_(static_cast<std::size_t>(size()), 0) {}
@@ -64,7 +64,7 @@ void HostTransport::heartbeat(std::string_view doing) noexcept {
 std::unique_ptr<Transport> HostTransport::group(std::span<const int> instances) {
   return std::make_unique<HostTransport>(channel_.shared_member(),
                                          std::vector<int>(instances.begin(), instances.end()),
-                                         channel_.id());
+                                         std::vector<int>(), channel_.id());
 }
 
 void HostTransport::report_failure(const Error& error) noexcept {
@@ -97,7 +97,8 @@ SharedMemory HostTransport::allocate(std::size_t bytes, std::string_view name) {
 
 KeptPiece HostTransport::keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) {
   auto* kept = channel_.member().kept_memory();
-  if (kept == nullptr || size() < channel_.member().num_instances()) return {allocate(bytes, name)};
+  if (kept == nullptr || size() < channel_.member().num_local_instances())
+    return {allocate(bytes, name)};
   std::array<std::int64_t, 2> found{};
   KeptPiece piece;
   or_fail([&] {
@@ -121,6 +122,11 @@ void HostTransport::execute(const Operation& operation) {
     run(operation);
     channel_.finish();
   });
+}
+
+void HostTransport::begin(const Operation& operation) {
+  channel_.begin(operation);
+  channel_.sync();
 }
 
 /// Who leaves an operation in the middle leaves the others in it: they must hear of it, or the next
@@ -382,7 +388,7 @@ void HostTransport::broadcast(const Operation& operation) {
     copy_bytes(channel_.room(rank(), half), bytes_at(buffer, cut.begin(chunk)), cut.length(chunk));
   };
   const auto take = [&](std::size_t chunk, std::uint64_t half) {
-    if (is_root) return;
+    if (is_root || buffer.data == nullptr) return;
     copy_bytes(bytes_at(buffer, cut.begin(chunk)), channel_.room(operation.root, half),
                cut.length(chunk));
   };

@@ -21,8 +21,9 @@ namespace lockstep::comm::host {
 /// every chunk to combine; small ones are combined by everybody, which saves a passage.
 class HostTransport final : public Transport {
  public:
+  /// `everywhere` are the group's instances on this and other hosts; empty: all are on this one.
   HostTransport(std::shared_ptr<Member> member, std::vector<int> instances,
-                std::uint64_t parent = 0);
+                std::vector<int> everywhere = {}, std::uint64_t parent = 0);
 
   int rank() const noexcept override { return channel_.rank(); }
   std::span<const int> instances() const noexcept override { return channel_.instances(); }
@@ -35,8 +36,17 @@ class HostTransport final : public Transport {
   KeptPiece keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) override;
   void note_step(std::int64_t step) noexcept override;
 
- private:
+  // An operation over several hosts has parts between the instances of each.
+
+  const Channel& channel() const noexcept { return channel_; }
+  /// Announces the operation, and returns when those of this host agree on it.
+  void begin(const Operation& operation);
+  /// Moves data as `execute` does, as a part of the operation that was begun. Outputs that have no
+  /// memory are not wanted.
   void run(const Operation& operation);
+  void finish() noexcept { channel_.finish(); }
+
+ private:
   void all_reduce(std::span<const Buffer> buffers, ReduceOp op);
   void all_reduce_at_once(const PackedBuffers& buffers, Reducer& reducer);
   void all_reduce_in_slices(const PackedBuffers& buffers, Reducer& reducer);

@@ -10,10 +10,11 @@
 namespace lockstep::comm::host {
 
 // What the instances of a job share on one host, at the beginning of its memory. Zeroed memory is
-// the state in which nothing has happened. Several builds of lockstep may meet by mistake: change
-// kLayoutVersion with anything here or in channel.h.
+// the state in which nothing has happened. Instances have their numbers in the job; where it is on
+// several hosts, those of the others are absent for ever. Several builds of lockstep may meet by
+// mistake: change kLayoutVersion with anything here or in channel.h.
 
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr int kMaxInstances = 256;
 inline constexpr int kMaxGroups = 1024;
 inline constexpr int kMaxCores = 1024;
@@ -26,7 +27,16 @@ struct alignas(64) InstanceSlot {
   std::bitset<kMaxCores> cores;            ///< that it may run on; written before it first waits
   std::atomic<std::int32_t> thread;        ///< that asked for its last collective
   std::atomic<std::int64_t> heartbeat_ns;  ///< on the steady clock; 0: never
+  /// When it last found itself waiting for other hosts; 0: never.
+  std::atomic<std::int64_t> waits_for_hosts_ns;
   SharedText doing;
+};
+
+/// What the leader of this host has heard of another host, on this host's steady clock; 0: nothing.
+struct HostSlot {
+  std::atomic<std::int64_t> heard_ns;
+  std::atomic<std::int64_t> heartbeat_ns;  ///< the newest of its instances'
+  std::atomic<std::int64_t> left_ns;       ///< when it said that it needs nobody any more
 };
 
 /// The one error of a job: whoever notices it first writes it down, and everybody throws it.
@@ -48,13 +58,15 @@ struct GroupEntry {
 };
 
 struct JobHeader {
-  std::int32_t num_instances;
+  std::int32_t num_instances;        ///< of the job
+  std::int32_t num_local_instances;  ///< on this host
   std::array<char, 256> host;
   std::atomic<std::uint64_t> end;  ///< of what is in use of the memory
   Verdict verdict;
   std::atomic<std::uint32_t> num_groups;
   std::array<GroupEntry, kMaxGroups> groups;
   std::array<InstanceSlot, kMaxInstances> instances;
+  std::array<HostSlot, kMaxInstances> hosts;
 };
 
 }  // namespace lockstep::comm::host

@@ -47,19 +47,24 @@ std::vector<int> all_instances(int count) {
   return instances;
 }
 
-std::shared_ptr<JobMemory> JobMemory::create(int num_instances) {
-  if (num_instances < 1 || num_instances > kMaxInstances) {
+std::shared_ptr<JobMemory> JobMemory::create(const Shape& shape) {
+  if (shape.num_instances < 1 || shape.num_instances > kMaxInstances) {
     throw Error(ErrorKind::Unavailable,
-                fmt::format("shared memory: expected 1 to {} instances on a host, found {}",
-                            kMaxInstances, num_instances));
+                fmt::format("shared memory: expected a job of 1 to {} instances, found {}",
+                            kMaxInstances, shape.num_instances));
   }
   UniqueFd file(::memfd_create("lockstep", MFD_CLOEXEC));
   if (!file) throw io_error("shared memory: memfd_create");
   provide_pages(file.get(), 0, kHeaderBytes);
   auto memory = std::make_shared<JobMemory>(std::move(file));
   auto& header = memory->header();
-  header.num_instances = num_instances;
+  header.num_instances = shape.num_instances;
+  header.num_local_instances = shape.num_local_instances;
   ::gethostname(header.host.data(), header.host.size() - 1);
+  if (!shape.host.empty()) {
+    header.host.fill('\0');
+    shape.host.copy(header.host.data(), header.host.size() - 1);
+  }
   header.end.store(kHeaderBytes);
   return memory;
 }
@@ -73,6 +78,15 @@ void JobMemory::introduce(int instance, int process) noexcept {
   auto& slot = header_->instances[static_cast<std::size_t>(instance)];
   slot.process = process;
   slot.presence.store(Presence::Present, std::memory_order_release);
+}
+
+std::vector<int> JobMemory::introduced() const {
+  std::vector<int> found;
+  for (int i = 0; i < header_->num_instances; ++i) {
+    const auto& slot = header_->instances[static_cast<std::size_t>(i)];
+    if (slot.presence.load(std::memory_order_acquire) != Presence::Absent) found.push_back(i);
+  }
+  return found;
 }
 
 std::uint64_t JobMemory::reserve(std::size_t bytes) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/file.h"
@@ -30,8 +31,14 @@ void provide_pages(int file, std::uint64_t offset, std::size_t bytes);
 /// the last process that has it open, however that ends. Any thread may call a member.
 class JobMemory {
  public:
+  /// What a job's memory on one host is made for.
+  struct Shape {
+    int num_instances = 1;
+    int num_local_instances = 1;  ///< of them on this host
+    std::string host{};           ///< as messages name it; empty: as the machine names itself
+  };
   /// Errors: `Unavailable` for more instances than there is room for.
-  static std::shared_ptr<JobMemory> create(int num_instances);
+  static std::shared_ptr<JobMemory> create(const Shape& shape);
   explicit JobMemory(UniqueFd file);
 
   int file() const noexcept { return file_.get(); }
@@ -39,6 +46,8 @@ class JobMemory {
 
   /// Says which process an instance is, so that the others can see whether it lives.
   void introduce(int instance, int process) noexcept;
+  /// The instances that were introduced, ascending.
+  std::vector<int> introduced() const;
 
   /// Makes room, zeroed, and returns its offset.
   /// Errors: `Unavailable` where the machine has not so much; the kernel would end a process later.

@@ -133,6 +133,16 @@ void Member::pass_on_heartbeat(Clock::time_point heartbeat) noexcept {
   if (time > mine.load(std::memory_order_relaxed)) mine.store(time, std::memory_order_relaxed);
 }
 
+void Member::note_wait_for_hosts() noexcept {
+  slot(instance_).waits_for_hosts_ns.store(Clock::now().time_since_epoch().count(),
+                                           std::memory_order_relaxed);
+}
+
+Clock::time_point Member::last_wait_for_hosts(int instance) const noexcept {
+  return Clock::time_point(
+      Clock::duration(slot(instance).waits_for_hosts_ns.load(std::memory_order_relaxed)));
+}
+
 bool Member::is_waiting(int instance) const {
   return slot(instance).doing.load().starts_with(kWaits);
 }
@@ -186,6 +196,12 @@ bool Member::record(const Error& error) noexcept {
   return true;
 }
 
+std::optional<Error> Member::verdict() const {
+  const auto& verdict = memory_->header().verdict;
+  if (verdict.state.load(std::memory_order_acquire) != Verdict::kWritten) return std::nullopt;
+  return Error(static_cast<ErrorKind>(verdict.kind), verdict.message.data(), verdict.hint.data());
+}
+
 void Member::fail(const Error& error, const std::function<std::string()>& details) {
   auto& verdict = memory_->header().verdict;
   auto expected = Verdict::kNone;
@@ -216,7 +232,7 @@ void Member::throw_verdict(const Error& otherwise) {
     }
     std::this_thread::sleep_for(1ms);
   }
-  throw Error(static_cast<ErrorKind>(verdict.kind), verdict.message.data(), verdict.hint.data());
+  throw *this->verdict();
 }
 
 }  // namespace lockstep::comm::host

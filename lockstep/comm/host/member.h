@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ class Member {
 
   int instance() const noexcept { return instance_; }
   int num_instances() const noexcept { return memory_->header().num_instances; }
+  int num_local_instances() const noexcept { return memory_->header().num_local_instances; }
   JobMemory& memory() const noexcept { return *memory_; }
   KeptMemory* kept_memory() const noexcept { return kept_.get(); }
   const WaitOptions& options() const noexcept { return options_; }
@@ -47,6 +49,9 @@ class Member {
   Clock::time_point last_heartbeat(int instance) const noexcept;
   /// Makes another's heartbeat this one's: who waits for somebody that is busy is not late either.
   void pass_on_heartbeat(Clock::time_point heartbeat) noexcept;
+  /// Says that this instance waits for other hosts, which is not its fault.
+  void note_wait_for_hosts() noexcept;
+  Clock::time_point last_wait_for_hosts(int instance) const noexcept;
   /// Whether an instance waits for others in a collective.
   bool is_waiting(int instance) const;
   /// "instance 2 (host b, pid 4711)"
@@ -62,6 +67,8 @@ class Member {
 
   /// Makes this error the job's verdict; returns whether it is, because there was none.
   bool record(const Error& error) noexcept;
+  /// The job's verdict, once it is written.
+  std::optional<Error> verdict() const;
   /// Throws the job's verdict, if there is one.
   void throw_if_failed();
   /// Makes this error the job's verdict and throws it; throws the one that is there, if any.

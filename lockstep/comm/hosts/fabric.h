@@ -59,7 +59,7 @@ class Fabric {
                         const LookAround& look_around) = 0;
 
   /// A fabric between some of these hosts, ascending, which all of them make with the same `id`,
-  /// one that no other has.
+  /// one that no other has. `look_around` gets the numbers that hosts have here.
   virtual std::unique_ptr<Fabric> split(std::span<const int> hosts, std::uint64_t id,
                                         const LookAround& look_around) = 0;
 

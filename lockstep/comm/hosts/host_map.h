@@ -13,6 +13,13 @@ struct HostMap {
   };
   std::vector<Host> hosts;  ///< ascending by leader
 
+  /// Hosts with so many instances each, which are neighbours.
+  struct Part {
+    std::string name;
+    int num_instances = 1;
+  };
+  static HostMap of_neighbours(const std::vector<Part>& parts);
+
   /// The host that an instance is on.
   int host_of(int instance) const;
   int num_instances() const;

@@ -10,7 +10,7 @@ namespace lockstep::comm::local {
 LocalGroup::LocalGroup(int size, WaitOptions options, std::shared_ptr<host::KeptMemory> kept)
     : size_(size),
       options_(std::move(options)),
-      memory_(host::JobMemory::create(size)),
+      memory_(host::JobMemory::create({.num_instances = size, .num_local_instances = size})),
       kept_(std::move(kept)) {}
 
 std::unique_ptr<Transport> LocalGroup::join(int rank) {

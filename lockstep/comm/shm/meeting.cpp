@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -31,11 +32,13 @@ constexpr std::chrono::microseconds kFirstPause(200);
 constexpr std::chrono::microseconds kLongestPause(10000);
 
 struct Hello {
-  static constexpr std::uint64_t kMagic = 0x4c4b535450000001;
+  static constexpr std::uint64_t kMagic = 0x4c4b535450000002;
   std::uint64_t magic;
   std::uint64_t build;
   std::int32_t instance;
   std::int32_t num_instances;
+  std::int32_t local_instance;
+  std::int32_t num_local_instances;
 };
 
 /// Goes with the memory, or says why it does not come.
@@ -190,22 +193,31 @@ class Deadline {
   bool has_warned_ = false;
 };
 
-/// The first instance: waits for the others and hands the memory out.
+bool is_on_one_host(const MeetingPlace& place) {
+  return place.num_local_instances == place.num_instances;
+}
+
+/// The first instance of the host: waits for the others and hands the memory out.
 class Host {
  public:
   Host(const MeetingPlace& place, const WaitOptions& options)
       : place_(place),
         options_(options),
         address_(place),
-        has_come_(static_cast<std::size_t>(place.num_instances)),
-        self_(std::make_shared<host::Member>(host::JobMemory::create(place.num_instances), 0,
-                                             options, place.kept)) {
+        has_come_(static_cast<std::size_t>(place.num_local_instances)),
+        self_(std::make_shared<host::Member>(
+            host::JobMemory::create({.num_instances = place.num_instances,
+                                     .num_local_instances = place.num_local_instances,
+                                     .host = place.host}),
+            place.instance, options, place.kept)) {
     if (!address_.bind(socket_.get())) {
       if (errno != EADDRINUSE) throw io_error("meeting: bind");
-      throw Error(ErrorKind::Options, "meeting: another process is instance 0 of this job already",
+      throw Error(ErrorKind::Options,
+                  fmt::format("meeting: another process is instance {} of this job already",
+                              place.instance),
                   "give every process its own rank, and every job its own MASTER_PORT");
     }
-    if (::listen(socket_.get(), place.num_instances) != 0) throw io_error("meeting: listen");
+    if (::listen(socket_.get(), place.num_local_instances) != 0) throw io_error("meeting: listen");
     has_come_[0] = true;
   }
 
@@ -214,8 +226,9 @@ class Host {
     try {
       Deadline deadline(options_);
       for (auto missing = who_is_missing(); !missing.empty(); missing = who_is_missing()) {
-        deadline.check(fmt::format("instances {} of {} have not come", fmt::join(missing, ","),
-                                   place_.num_instances));
+        deadline.check(fmt::format("instances {} of {}{} have not come", fmt::join(missing, ","),
+                                   place_.num_local_instances,
+                                   is_on_one_host(place_) ? "" : " on this host"));
         self_->heartbeat("wait for all to come");
         if (can_read(socket_.get(), 100ms)) welcome();
       }
@@ -229,7 +242,7 @@ class Host {
  private:
   std::vector<int> who_is_missing() const {
     std::vector<int> missing;
-    for (int i = 0; i < place_.num_instances; ++i) {
+    for (int i = 0; i < place_.num_local_instances; ++i) {
       if (!has_come_[static_cast<std::size_t>(i)]) missing.push_back(i);
     }
     return missing;
@@ -248,23 +261,35 @@ class Host {
     if (refusal.empty()) self_->memory().introduce(hello.instance, *process);
     send_answer(guest.get(), refusal, self_->memory().file());
     if (!refusal.empty()) throw Error(ErrorKind::Options, refusal);
-    has_come_[static_cast<std::size_t>(hello.instance)] = true;
+    has_come_[static_cast<std::size_t>(hello.local_instance)] = true;
   }
 
   std::string reason_to_refuse(const Hello& hello) const {
     if (hello.build != build_id()) {
-      return fmt::format("meeting: instance {} is built with another lockstep than instance 0",
-                         hello.instance);
+      return fmt::format("meeting: instance {} is built with another lockstep than instance {}",
+                         hello.instance, place_.instance);
     }
     if (hello.num_instances != place_.num_instances) {
-      return fmt::format("meeting: instance 0 is one of {}, instance {} one of {}",
-                         place_.num_instances, hello.instance, hello.num_instances);
+      return fmt::format("meeting: instance {} is one of {}, instance {} one of {}",
+                         place_.instance, place_.num_instances, hello.instance,
+                         hello.num_instances);
     }
-    if (hello.instance < 0 || hello.instance >= place_.num_instances ||
-        has_come_[static_cast<std::size_t>(hello.instance)]) {
+    if (hello.num_local_instances != place_.num_local_instances) {
+      return fmt::format("meeting: instance {} is one of {} on this host, instance {} one of {}",
+                         place_.instance, place_.num_local_instances, hello.instance,
+                         hello.num_local_instances);
+    }
+    if (!is_free(hello)) {
       return fmt::format("meeting: two processes say that they are instance {}", hello.instance);
     }
     return {};
+  }
+
+  bool is_free(const Hello& hello) const {
+    return hello.local_instance >= 0 && hello.local_instance < place_.num_local_instances &&
+           !has_come_[static_cast<std::size_t>(hello.local_instance)] && hello.instance >= 0 &&
+           hello.instance < place_.num_instances &&
+           !std::ranges::binary_search(self_->memory().introduced(), hello.instance);
   }
 
   const MeetingPlace& place_;
@@ -288,11 +313,23 @@ UniqueFd connect_to_host(const Address& address, const std::function<void()>& ch
   }
 }
 
+/// Whoever has not come when it is too late, the first instance says.
+void wait_for_introductions(host::Member& member, int count) {
+  while (std::ssize(member.memory().introduced()) < count) {
+    member.throw_if_failed();
+    if (member.is_gone(member.memory().introduced().front())) {
+      member.fail(Error(ErrorKind::PeerLost, "meeting: the first instance of this host is gone"));
+    }
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
 std::shared_ptr<host::Member> visit(const MeetingPlace& place, const WaitOptions& options) {
   const Address address(place);
   Deadline deadline(options);
   const auto check_deadline = [&] {
-    deadline.check(fmt::format("instance 0 of {} has not opened it", place.num_instances));
+    deadline.check(fmt::format("instance 0 of {}{} has not opened it", place.num_local_instances,
+                               is_on_one_host(place) ? "" : " on this host"));
   };
   while (true) {
     const auto socket = connect_to_host(address, check_deadline);
@@ -300,7 +337,8 @@ std::shared_ptr<host::Member> visit(const MeetingPlace& place, const WaitOptions
       throw Error(ErrorKind::Unavailable, "meeting: a process of another user is at its place",
                   "give the job another MASTER_PORT, or use 'lockstep run'");
     }
-    const Hello hello{Hello::kMagic, build_id(), place.instance, place.num_instances};
+    const Hello hello{Hello::kMagic,       build_id(),           place.instance,
+                      place.num_instances, place.local_instance, place.num_local_instances};
     ::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
     while (!can_read(socket.get(), 100ms)) check_deadline();
     // Without an answer the first instance is gone, or found us too slow: come again.
@@ -316,7 +354,10 @@ std::shared_ptr<host::Member> visit(const MeetingPlace& place, const WaitOptions
 }  // namespace
 
 std::shared_ptr<host::Member> meet(const MeetingPlace& place, const WaitOptions& options) {
-  return place.instance == 0 ? Host(place, options).wait_for_all() : visit(place, options);
+  if (place.local_instance == 0) return Host(place, options).wait_for_all();
+  auto member = visit(place, options);
+  if (!is_on_one_host(place)) wait_for_introductions(*member, place.num_local_instances);
+  return member;
 }
 
 }  // namespace lockstep::comm::shm

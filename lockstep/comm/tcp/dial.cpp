@@ -1,0 +1,68 @@
+#include "lockstep/comm/tcp/dial.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace lockstep::comm::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// Waits until the socket can do this, or the time is over; returns whether it can.
+bool wait_until(int socket, short events, Clock::time_point end) {
+  pollfd waiting{.fd = socket, .events = events, .revents = 0};
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    const int result = ::poll(&waiting, 1, static_cast<int>(std::max(left, 0ms).count()));
+    if (result >= 0 || errno != EINTR) return result > 0;
+  }
+}
+
+bool connect(int socket, const SocketAddress& address, Clock::time_point end) {
+  if (::connect(socket, address.get(), address.size()) == 0) return true;
+  if (errno != EINPROGRESS || !wait_until(socket, POLLOUT, end)) return false;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error == 0;
+}
+
+bool send_all(int socket, const std::vector<std::byte>& bytes) {
+  return bytes.empty() ||
+         ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == std::ssize(bytes);
+}
+
+bool shake_hands(int socket, ClientHandshake& handshake, Clock::time_point end) {
+  std::array<std::byte, 128> bytes;
+  while (handshake.state() == HandshakeState::Waiting) {
+    const auto count =
+        ::recv(socket, bytes.data(), std::min(bytes.size(), handshake.wanted()), MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && !would_wait())) return false;
+    if (count < 0) {
+      if (!wait_until(socket, POLLIN, end)) return false;
+      continue;
+    }
+    handshake.feed(std::span(bytes).first(static_cast<std::size_t>(count)));
+    if (!send_all(socket, handshake.take_output())) return false;
+  }
+  return handshake.state() == HandshakeState::Done;
+}
+
+}  // namespace
+
+UniqueFd dial(const SocketAddress& address, const Secret& secret, const Payload& payload,
+              std::chrono::milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  UniqueFd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket || !connect(socket.get(), address, end)) return {};
+  make_prompt(socket.get());
+  ClientHandshake handshake(secret, payload);
+  if (!shake_hands(socket.get(), handshake, end)) return {};
+  return socket;
+}
+
+}  // namespace lockstep::comm::tcp

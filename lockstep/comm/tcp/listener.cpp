@@ -1,0 +1,140 @@
+#include "lockstep/comm/tcp/listener.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/tcp/socket.h"
+
+namespace lockstep::comm::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+void watch(int poll, int socket) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = socket;
+  if (::epoll_ctl(poll, EPOLL_CTL_ADD, socket, &event) != 0) throw io_error("tcp: epoll_ctl");
+}
+
+/// A few bytes always fit into the buffer of a connection, unless somebody plays tricks with it.
+bool send_all(int socket, const std::vector<std::byte>& bytes) {
+  return bytes.empty() || ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+                              std::ssize(bytes);
+}
+
+}  // namespace
+
+Listener::Listener(UniqueFd socket, const Secret& secret, IsWelcome is_welcome, Welcome welcome)
+    : socket_(std::move(socket)),
+      secret_(secret),
+      is_welcome_(std::move(is_welcome)),
+      welcome_(std::move(welcome)),
+      poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!poll_) throw io_error("tcp: epoll_create");
+  ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+  watch(poll_.get(), socket_.get());
+}
+
+std::chrono::milliseconds Listener::time_to_wait(std::chrono::milliseconds limit) const {
+  if (pending_.empty()) return limit;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(pending_.front().deadline - Clock::now());
+  return std::clamp(left, 0ms, limit);
+}
+
+void Listener::serve(std::chrono::milliseconds limit) {
+  std::array<epoll_event, 32> events{};
+  const int count = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()),
+                                 static_cast<int>(time_to_wait(limit).count()));
+  for (int i = 0; i < count; ++i) {
+    const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
+    // Some may have been dropped for those that came in this very round, and their numbers be in
+    // use again: then nothing can be read yet, which does no harm.
+    const auto guest = by_descriptor_.find(descriptor);
+    if (descriptor == socket_.get()) {
+      accept_all();
+    } else if (guest != by_descriptor_.end()) {
+      serve_guest(guest->second);
+    }
+  }
+  drop_late();
+}
+
+void Listener::accept_all() {
+  // Not without end: those that are here already must get their turn.
+  for (std::size_t i = 0; i < kMostPending; ++i) {
+    UniqueFd guest(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (guest) {
+      add(std::move(guest));
+    } else if ((errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) &&
+               !pending_.empty()) {
+      drop(pending_.begin());
+    } else if (errno != ECONNABORTED && errno != EINTR) {
+      // Where there is no room at all, the connection stays to be accepted: do not spin over it.
+      if (!would_wait()) std::this_thread::sleep_for(10ms);
+      return;
+    }
+  }
+}
+
+void Listener::add(UniqueFd socket) {
+  if (pending_.size() == kMostPending) drop(pending_.begin());
+  make_prompt(socket.get());
+  const int descriptor = socket.get();
+  pending_.push_back({std::move(socket), ServerHandshake(secret_), Clock::now() + kTimeToProve});
+  const auto guest = std::prev(pending_.end());
+  by_descriptor_[descriptor] = guest;
+  watch(poll_.get(), descriptor);
+  if (!send_all(descriptor, guest->handshake.take_output())) drop(guest);
+}
+
+void Listener::serve_guest(Guests::iterator guest) {
+  if (!read_from(*guest)) return drop(guest);
+  if (guest->handshake.state() != HandshakeState::Done) return;
+  auto socket = std::move(guest->socket);
+  const auto payload = guest->handshake.payload();
+  ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+  by_descriptor_.erase(socket.get());
+  pending_.erase(guest);
+  welcome_(std::move(socket), payload);
+}
+
+/// Returns whether the guest may stay.
+bool Listener::read_from(Guest& guest) {
+  std::array<std::byte, 256> bytes;
+  while (guest.handshake.state() == HandshakeState::Waiting) {
+    const auto length = std::min(bytes.size(), guest.handshake.wanted());
+    const auto count = ::recv(guest.socket.get(), bytes.data(), length, MSG_DONTWAIT);
+    if (count < 0) return would_wait();
+    if (count == 0) return false;
+    const bool was_proven = guest.handshake.is_client_proven();
+    guest.handshake.feed(std::span(bytes).first(static_cast<std::size_t>(count)));
+    if (!was_proven && guest.handshake.is_client_proven() && !answer(guest)) return false;
+  }
+  return guest.handshake.state() == HandshakeState::Done;
+}
+
+bool Listener::answer(Guest& guest) {
+  if (!is_welcome_(guest.handshake.payload())) return false;
+  guest.handshake.accept();
+  return send_all(guest.socket.get(), guest.handshake.take_output());
+}
+
+void Listener::drop(Guests::iterator guest) {
+  by_descriptor_.erase(guest->socket.get());
+  pending_.erase(guest);
+}
+
+void Listener::drop_late() {
+  while (!pending_.empty() && pending_.front().deadline <= Clock::now()) drop(pending_.begin());
+}
+
+}  // namespace lockstep::comm::tcp

@@ -1,0 +1,92 @@
+#include "tests/comm/hosts_group.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <exception>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/host/member.h"
+#include "lockstep/comm/tcp/join.h"
+
+namespace lockstep::testing {
+
+using comm::hosts::HostMap;
+
+HostsGroup::HostsGroup(Layout layout, comm::WaitOptions options)
+    : layout_(std::move(layout)), options_(std::move(options)) {
+  for (const auto& instances : layout_) num_instances_ += static_cast<int>(instances.size());
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    const auto name = std::string(1, static_cast<char>('a' + i));
+    listeners_.push_back(comm::tcp::listen_at({"127.0.0.1", 0}));
+    hosts_.push_back({name, "127.0.0.1", comm::tcp::port_of(listeners_.back().get()),
+                      static_cast<int>(layout_[i].size())});
+    memories_.push_back(
+        comm::host::JobMemory::create({.num_instances = num_instances_,
+                                       .num_local_instances = static_cast<int>(layout_[i].size()),
+                                       .host = name}));
+  }
+}
+
+std::unique_ptr<comm::Transport> HostsGroup::join(int instance) {
+  HostMap map;
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    map.hosts.push_back({hosts_[i].name, layout_[i]});
+  }
+  const int host = map.host_of(instance);
+  const auto index = static_cast<std::size_t>(host);
+  const bool is_leader = layout_[index].front() == instance;
+  return comm::tcp::join(
+      {.secret = secret_,
+       .session = "test",
+       .hosts = hosts_,
+       .map = map,
+       .host = host,
+       .listener = is_leader ? std::optional(listeners_[index].get()) : std::nullopt},
+      std::make_shared<comm::host::Member>(memories_[index], instance, options_));
+}
+
+std::string to_string(const HostsGroup::Layout& layout) {
+  std::vector<std::string> texts;
+  for (const auto& instances : layout) {
+    texts.push_back(fmt::format("{}", fmt::join(instances, ",")));
+  }
+  return fmt::format("{}", fmt::join(texts, "|"));
+}
+
+void run_hosts(HostsGroup& group, const std::function<void(comm::Communicator&)>& function) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(group.num_instances()));
+  std::vector<std::thread> threads;
+  for (int instance = 0; instance < group.num_instances(); ++instance) {
+    threads.emplace_back([&, instance] {
+      try {
+        comm::Communicator communicator(group.join(instance));
+        function(communicator);
+      } catch (...) {
+        errors[static_cast<std::size_t>(instance)] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::exception_ptr victim;
+  for (const auto& error : errors) {
+    if (!error) continue;
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& caught) {
+      if (caught.kind() != ErrorKind::PeerLost) throw;
+      victim = error;
+    }
+  }
+  if (victim) std::rethrow_exception(victim);
+}
+
+void run_hosts(const HostsGroup::Layout& layout,
+               const std::function<void(comm::Communicator&)>& function,
+               const comm::WaitOptions& options) {
+  HostsGroup group(layout, options);
+  run_hosts(group, function);
+}
+
+}  // namespace lockstep::testing
