@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/comm/hosts/fabric.h"
@@ -13,11 +14,15 @@ namespace lockstep::comm::mpi {
 /// Whether this build has the MPI transport.
 bool is_built() noexcept;
 
+/// The library that it was built with, as that calls itself: "Open MPI v4.1.4"; empty without.
+std::string_view library_version() noexcept;
+
 /// What an instance gets from the MPI job that it is part of.
 struct Joined {
   hosts::HostMap map;
   std::unique_ptr<hosts::Fabric> fabric;  ///< null where this instance leads no host
-  /// MPI lives as long as this or the fabric.
+  /// MPI is used as long as this or a fabric lives, and ends with the process: a process that ends
+  /// well waits for all others to end (MPI_Finalize); one that fails does not.
   std::shared_ptr<void> session;
 };
 

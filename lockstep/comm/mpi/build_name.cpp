@@ -1,0 +1,13 @@
+#include <fmt/format.h>
+
+#include "lockstep/base/version.h"
+#include "lockstep/comm/mpi/module.h"
+
+namespace lockstep::comm::mpi {
+
+std::string build_name() {
+  return fmt::format("{} (commit {}, {}{}{})", version(), commit(), build_description(),
+                     sanitizers().empty() ? "" : ", ", sanitizers());
+}
+
+}  // namespace lockstep::comm::mpi

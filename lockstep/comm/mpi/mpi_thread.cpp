@@ -1,0 +1,179 @@
+#include "lockstep/comm/mpi/mpi_thread.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "lockstep/comm/mpi/check_mpi.h"
+#include "lockstep/comm/mpi/gather.h"
+
+namespace lockstep::comm::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A thread that is stuck in MPI does not keep a process that has failed.
+constexpr auto kLeaveWithin = 1s;
+/// How long a victim waits for mpirun to hear of the cause first.
+constexpr auto kLetTheCauseEndFirst = 1s;
+constexpr unsigned long kTimerSlackNs = 1000;
+
+/// Signals are for the threads of the program; and short rests are to be short.
+void prepare_thread() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
+}
+
+void initialize() {
+  int is_initialized = 0;
+  check_mpi(::MPI_Initialized(&is_initialized), "MPI_Initialized");
+  if (is_initialized != 0) {
+    throw Error(ErrorKind::Options,
+                "mpi: expected to start MPI, found that this process has started it before",
+                "leave MPI_Init to lockstep, or pass --transport tcp");
+  }
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(::MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check_mpi(::MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
+            "MPI_Comm_set_errhandler");
+  if (provided >= MPI_THREAD_FUNNELED) return;
+  throw Error(ErrorKind::Unavailable,
+              "mpi: expected a library that programs with threads may use, found one that they "
+              "may not",
+              "pass --transport tcp");
+}
+
+/// Called by every rank; the leaders get communicators in the order of their instances.
+std::optional<LeaderCommunicators> make_communicators(const RankFacts& facts) {
+  MPI_Comm data = MPI_COMM_NULL;
+  check_mpi(::MPI_Comm_split(MPI_COMM_WORLD, facts.is_leader() ? 0 : MPI_UNDEFINED, facts.instance,
+                             &data),
+            "MPI_Comm_split");
+  if (data == MPI_COMM_NULL) return std::nullopt;
+  MPI_Comm control = MPI_COMM_NULL;
+  check_mpi(::MPI_Comm_dup(data, &control), "MPI_Comm_dup");
+  return LeaderCommunicators{data, control};
+}
+
+bool is_orderly(int exit_status) {
+  return exit_status == 0 || exit_status == exit_code(ErrorKind::Stopped);
+}
+
+/// For `on_exit`, which alone tells the status that a process ends with.
+void finish_at_exit(int exit_status, void* thread) {
+  (*static_cast<std::shared_ptr<MpiThread>*>(thread))->finish(exit_status);
+}
+
+}  // namespace
+
+std::shared_ptr<MpiThread> MpiThread::start(RankFacts facts, const WaitOptions& options) {
+  const std::shared_ptr<MpiThread> thread(new MpiThread(std::move(facts)));
+  // Nobody can end it where it is stuck in MPI_Init, so nobody waits for its end without a limit.
+  std::thread([thread] { thread->run(); }).detach();
+  thread->wait_until_started(options);
+  // The process keeps it to its end.
+  ::on_exit(finish_at_exit, new std::shared_ptr<MpiThread>(thread));
+  return thread;
+}
+
+void MpiThread::run() {
+  prepare_thread();
+  std::optional<LeaderCommunicators> leaders;
+  try {
+    leaders = join_job();
+  } catch (const Error& error) {
+    error_ = error;
+    set_phase(Phase::Failed);
+    return;
+  }
+  set_phase(Phase::Serving);
+  if (serve(leaders) == Ending::Finalize) ::MPI_Finalize();
+  set_phase(Phase::Ended);
+}
+
+std::optional<LeaderCommunicators> MpiThread::join_job() {
+  initialize();
+  learn_map();
+  return make_communicators(facts_);
+}
+
+void MpiThread::learn_map() {
+  const auto ranks = gather_facts(facts_);
+  map_ = host_map_of(ranks);
+  std::size_t num_instances = 0;
+  for (const auto& host : map_.hosts) num_instances += host.instances.size();
+  is_every_instance_a_rank_ = num_instances == ranks.size();
+  if (!facts_.is_leader()) return;
+  const auto own = std::find_if(map_.hosts.begin(), map_.hosts.end(), [&](const auto& host) {
+    return host.instances.front() == facts_.instance;
+  });
+  host_ = static_cast<int>(own - map_.hosts.begin());
+}
+
+Ending MpiThread::serve(const std::optional<LeaderCommunicators>& leaders) {
+  if (leaders) return Progress(mailbox_, *leaders).serve();
+  while (true) {
+    mailbox_.wait_for_news(1h);
+    if (const auto ending = mailbox_.take_news().ending) return *ending;
+  }
+}
+
+void MpiThread::set_phase(Phase phase) {
+  const std::lock_guard lock(mutex_);
+  phase_ = phase;
+  changed_.notify_all();
+}
+
+void MpiThread::wait_until_started(const WaitOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto has_started = [&] { return phase_ != Phase::Starting; };
+  bool has_warned = false;
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, 100ms, has_started)) {
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    if (options.stall_timeout.count() > 0 && time > options.stall_timeout) {
+      throw Error(ErrorKind::Timeout,
+                  fmt::format("mpi: expected all ranks of the MPI job within {:.3g} s, found that "
+                              "some have not called MPI_Init",
+                              options.stall_timeout.count()),
+                  "see whether all processes that mpirun has started are instances of this job, "
+                  "or raise --stall-timeout");
+    }
+    if (!has_warned && time > options.warn_after && options.warn) {
+      has_warned = true;
+      options.warn(fmt::format(
+          "mpi: some ranks of the MPI job have not called MPI_Init for {:.3g} s", time.count()));
+    }
+  }
+  if (error_) throw Error(*error_);
+}
+
+void MpiThread::finish(int exit_status) noexcept {
+  // Whoever reads it need not wait for other ranks.
+  std::fflush(stdout);
+  const bool finalizes = is_orderly(exit_status) && !mailbox_.has_failed();
+  mailbox_.end(finalizes ? Ending::Finalize : Ending::Leave);
+  {
+    std::unique_lock lock(mutex_);
+    const auto has_ended = [&] { return phase_ == Phase::Ended; };
+    if (finalizes) {
+      changed_.wait(lock, has_ended);
+    } else {
+      changed_.wait_for(lock, kLeaveWithin, has_ended);
+    }
+  }
+  // mpirun ends with the code of whoever ends first, and ends the others.
+  if (exit_status == exit_code(ErrorKind::PeerLost) && is_every_instance_a_rank_) {
+    std::this_thread::sleep_for(kLetTheCauseEndFirst);
+  }
+}
+
+}  // namespace lockstep::comm::mpi
