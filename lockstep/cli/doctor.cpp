@@ -7,6 +7,7 @@
 
 #include "lockstep/base/version.h"
 #include "lockstep/cli/command.h"
+#include "lockstep/comm/mpi/join.h"
 #include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/launch/start/find_program.h"
@@ -28,8 +29,8 @@ struct OptionalPart {
 constexpr std::array kOptionalParts{
     OptionalPart{"eu-stack", "where an instance is stuck, in a verdict",
                  OptionalPart::Kind::Program, "eu-stack", "elfutils"},
-    OptionalPart{"Open MPI", "the peer of bench launch and bench comm", OptionalPart::Kind::Program,
-                 "mpirun", "openmpi-bin"},
+    OptionalPart{"Open MPI", "jobs of mpirun; the peer of bench launch and bench comm",
+                 OptionalPart::Kind::Program, "mpirun", "openmpi-bin"},
     OptionalPart{"PyTorch for Python", "torch.distributed scripts under lockstep run",
                  OptionalPart::Kind::File, "/usr/lib/python3/dist-packages/torch/__init__.py",
                  "python3-torch"},
@@ -62,6 +63,8 @@ void print_build() {
   table.add({"compiler", std::string(build_description())});
   table.add({"libtorch", torch_version().empty() ? "no: configure with LOCKSTEP_WITH_TORCH=ON"
                                                  : std::string(torch_version())});
+  table.add({"MPI", comm::mpi::is_built() ? std::string(comm::mpi::library_version())
+                                          : "no: configure with LOCKSTEP_WITH_MPI=ON"});
   table.add({"CUDA", built_with_cuda() ? "yes" : "no: configure with the preset 'cuda'"});
   table.add({"sanitizers", sanitizers().empty() ? "none" : std::string(sanitizers())});
   fmt::print("{}\n", table.to_string());

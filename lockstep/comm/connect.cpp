@@ -131,12 +131,16 @@ std::unique_ptr<Transport> join_over_mpi(const topology::Identity& identity,
                                          std::shared_ptr<host::Member> member) {
   auto job = std::make_shared<hosts::HostsJob>();
   try {
-    auto joined = mpi::join(member->memory().introduced(), identity.instance,
-                            member->memory().header().host.data(), member->options());
+    auto joined = mpi::join({.instance = identity.instance,
+                             .num_instances = identity.num_instances,
+                             .local_instances = member->memory().introduced(),
+                             .host_name = member->memory().header().host.data()},
+                            member->options());
     job->map = std::move(joined.map);
     job->session = std::move(joined.session);
     job->member = member;
     job->fabric = std::move(joined.fabric);
+    job->connect = std::move(joined.connect);
   } catch (const Error& error) {
     member->fail(error);
   }

@@ -72,18 +72,19 @@ TEST(CommandsTest, SaysSoWhenItsOutputCannotBeWritten) {
   }
 }
 
-TEST(LauncherBinaryTest, LinksNoTorch) {
+TEST(LauncherBinaryTest, LinksNeitherTorchNorMpi) {
   const auto libraries = run({"ldd", LOCKSTEP_BINARY});
   EXPECT_EQ(libraries.exit_code, 0);
   EXPECT_THAT(libraries.out, Not(HasSubstr("torch")));
+  EXPECT_THAT(libraries.out, Not(HasSubstr("mpi")));
   EXPECT_THAT(libraries.out, HasSubstr("libhwloc"));
 }
 
 TEST(DoctorTest, ListsBuildMachineAndOptionalPartsWithTheirPackages) {
   const auto result = lockstep({"doctor"});
   EXPECT_EQ(result.exit_code, 0);
-  for (const auto* part : {"compiler", "libtorch", "processor", "NUMA", "Open MPI", "openmpi-bin",
-                           "python3-torch", "dataset-fashion-mnist"}) {
+  for (const auto* part : {"compiler", "libtorch", "MPI  ", "processor", "NUMA", "Open MPI",
+                           "openmpi-bin", "python3-torch", "dataset-fashion-mnist"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
 }

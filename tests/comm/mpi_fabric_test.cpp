@@ -48,7 +48,7 @@ class MpiFabricTest : public ::testing::TestWithParam<Wire> {
 INSTANTIATE_TEST_SUITE_P(Wires, MpiFabricTest,
                          ::testing::Values(Wire{"sockets", "tcp,self"},
                                            Wire{"memory", "vader,self"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& wire) { return std::string(wire.param.name); });
 
 TEST_P(MpiFabricTest, KnowsWhoIsOnWhichHost) {
   const auto job = run_job("end_well", {"a", "b", "a", "b"});
@@ -70,6 +70,11 @@ TEST_P(MpiFabricTest, LeavesOutThoseThatLeadNoHost) {
 
 TEST_P(MpiFabricTest, UsesSeveralFabricsSideBySide) {
   const auto job = run_job("side_by_side", {"a", "b", "c"});
+  EXPECT_EQ(job.exit_code, 0) << job.err;
+}
+
+TEST_P(MpiFabricTest, ConnectsInstancesThatLeadNoHost) {
+  const auto job = run_job("connect", {"a", "b", "a", "b"});
   EXPECT_EQ(job.exit_code, 0) << job.err;
 }
 

@@ -2,14 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/comm/mpi/control_message.h"
-#include "lockstep/comm/mpi/rank_facts.h"
+#include "lockstep/comm/mpi/places.h"
 
 namespace lockstep::comm::mpi {
 namespace {
 
 using hosts::Note;
 
-std::string map_text(const std::vector<RankFacts>& ranks) {
+std::string map_text(const std::vector<Place>& ranks) {
   std::string text;
   for (const auto& host : host_map_of(ranks).hosts) {
     text += host.name + ":";
@@ -19,7 +19,7 @@ std::string map_text(const std::vector<RankFacts>& ranks) {
   return text;
 }
 
-void expect_refusal(const std::vector<RankFacts>& ranks, const std::string& message) {
+void expect_refusal(const std::vector<Place>& ranks, const std::string& message) {
   try {
     host_map_of(ranks);
     ADD_FAILURE() << "expected: " << message;
@@ -77,37 +77,43 @@ TEST(MpiMessagesTest, RefusesBytesThatEndEarly) {
   EXPECT_THROW(message_of(std::string_view(bytes).substr(0, bytes.size() - 1), 1), Error);
 }
 
-TEST(MpiMessagesTest, FactsComeBackAsTheyWere) {
-  const auto back = facts_of(to_bytes(RankFacts{5, {3, 5, 9}, "node-7"}));
+TEST(MpiMessagesTest, PlacesComeBackAsTheyWere) {
+  const auto back = place_of(to_bytes(Place{5, 12, {3, 5, 9}, "node-7"}));
   EXPECT_EQ(back.instance, 5);
+  EXPECT_EQ(back.num_instances, 12);
   EXPECT_THAT(back.local_instances, ::testing::ElementsAre(3, 5, 9));
   EXPECT_EQ(back.host_name, "node-7");
 }
 
 TEST(MpiMessagesTest, OrdersHostsByTheirLeaders) {
-  EXPECT_EQ(map_text({{1, {1, 3}, "b"}, {0, {0, 2}, "a"}, {2, {0, 2}, "a"}, {3, {1, 3}, "b"}}),
-            "a: 0 2\n"
-            "b: 1 3\n");
+  EXPECT_EQ(
+      map_text(
+          {{1, 4, {1, 3}, "b"}, {0, 4, {0, 2}, "a"}, {2, 4, {0, 2}, "a"}, {3, 4, {1, 3}, "b"}}),
+      "a: 0 2\n"
+      "b: 1 3\n");
 }
 
 TEST(MpiMessagesTest, TakesLeadersAlone) {
-  EXPECT_EQ(map_text({{4, {4, 5}, "b"}, {0, {0, 1, 2, 3}, "a"}}),
+  EXPECT_EQ(map_text({{4, 6, {4, 5}, "b"}, {0, 6, {0, 1, 2, 3}, "a"}}),
             "a: 0 1 2 3\n"
             "b: 4 5\n");
 }
 
 TEST(MpiMessagesTest, RefusesRanksThatAreNotTheJob) {
-  expect_refusal({{4, {4, 5}, "b"}}, "mpi: expected 6 instances in the MPI job, found 2 (4-5)");
-  expect_refusal({{0, {0}, "a"}, {0, {0}, "b"}},
+  expect_refusal({{4, 6, {4, 5}, "b"}}, "mpi: expected 6 instances in the MPI job, found 2 (4-5)");
+  expect_refusal({{0, 4, {0, 1}, "a"}}, "mpi: expected 4 instances in the MPI job, found 2 (0-1)");
+  expect_refusal({{0, 2, {0}, "a"}, {1, 3, {1}, "b"}},
+                 "mpi: expected the ranks of one job, found instance 0 of 2 and instance 1 of 3");
+  expect_refusal({{0, 2, {0}, "a"}, {0, 2, {0}, "b"}},
                  "mpi: expected one rank of the MPI job per instance, found two that are "
                  "instance 0");
-  expect_refusal({{1, {0, 1}, "a"}},
+  expect_refusal({{1, 2, {0, 1}, "a"}},
                  "mpi: expected instance 0, the first on a, in the MPI job, found others of its "
                  "host alone");
-  expect_refusal({{0, {0, 1}, "a"}, {1, {0, 1, 2}, "a"}},
+  expect_refusal({{0, 3, {0, 1}, "a"}, {1, 3, {0, 1, 2}, "a"}},
                  "mpi: expected the instances on the host of instance 0 to agree on who they are, "
                  "found 0-1 and 0-2");
-  expect_refusal({{0, {0, 1}, "a"}, {1, {1}, "b"}},
+  expect_refusal({{0, 2, {0, 1}, "a"}, {1, 2, {1}, "b"}},
                  "mpi: expected each instance on one host, found 1 on two");
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -121,6 +122,19 @@ void side_by_side(Rank& rank) {
   for (auto& thread : threads) thread.join();
 }
 
+/// The last of each host, twice with one id: fabrics that are made one after the other.
+void connect(Rank& rank) {
+  std::vector<int> last;
+  for (const auto& host : rank.joined.map.hosts) last.push_back(host.instances.back());
+  if (std::find(last.begin(), last.end(), rank.instance) == last.end()) return;
+  const auto look = [](std::span<const int>) {};
+  const auto first = rank.joined.connect(last, 5, look);
+  const auto second = rank.joined.connect(last, 5, look);
+  expect(last.at(static_cast<std::size_t>(first->host())) == rank.instance, "its own place");
+  exchange_with_all(*second, 10000, 2);
+  exchange_with_all(*first, 10000, 1);
+}
+
 void notes(Rank& rank) {
   if (!rank.leads()) return;
   auto& fabric = rank.fabric();
@@ -196,9 +210,9 @@ void end_well(Rank&) {}
 
 int run(const std::string& scenario, int instance, const std::vector<std::string>& hosts) {
   const std::map<std::string, void (*)(Rank&)> scenarios{
-      {"exchange", exchange},       {"side_by_side", side_by_side}, {"notes", notes},
-      {"fail_on_one", fail_on_one}, {"fail_on_last", fail_on_last}, {"kill_one", kill_one},
-      {"give_up", give_up},         {"end_well", end_well}};
+      {"exchange", exchange}, {"connect", connect},         {"side_by_side", side_by_side},
+      {"notes", notes},       {"fail_on_one", fail_on_one}, {"fail_on_last", fail_on_last},
+      {"kill_one", kill_one}, {"give_up", give_up},         {"end_well", end_well}};
   const auto& own = hosts.at(static_cast<std::size_t>(instance));
   std::vector<int> local;
   for (int other = 0; other < static_cast<int>(hosts.size()); ++other) {
@@ -206,7 +220,11 @@ int run(const std::string& scenario, int instance, const std::vector<std::string
   }
   comm::WaitOptions options;
   options.stall_timeout = 20s;
-  Rank rank{instance, comm::mpi::join(local, instance, own, options)};
+  Rank rank{instance, comm::mpi::join({.instance = instance,
+                                       .num_instances = static_cast<int>(hosts.size()),
+                                       .local_instances = local,
+                                       .host_name = own},
+                                      options)};
   expect(rank.leads() == (local.front() == instance), "the first of a host to lead it");
   std::string map;
   for (const auto& host : rank.joined.map.hosts) {

@@ -27,16 +27,16 @@ void ControlChannel::receive_next() {
             "MPI_Irecv");
 }
 
-void ControlChannel::send(int host, const ControlMessage& message) {
+void ControlChannel::send(int rank, const ControlMessage& message) {
   const bool is_sign_of_life = is_alive_note(message);
   const auto is_waiting = [&](const Sending& sending) {
-    return sending.host == host && sending.is_sign_of_life;
+    return sending.rank == rank && sending.is_sign_of_life;
   };
   if (is_sign_of_life && std::any_of(sending_.begin(), sending_.end(), is_waiting)) return;
   auto& sending =
-      sending_.emplace_back(Sending{host, is_sign_of_life, to_bytes(message), MPI_REQUEST_NULL});
+      sending_.emplace_back(Sending{rank, is_sign_of_life, to_bytes(message), MPI_REQUEST_NULL});
   check_mpi(::MPI_Isend(sending.bytes.data(), static_cast<int>(sending.bytes.size()), MPI_BYTE,
-                        host, kTag, communicator_, &sending.request),
+                        rank, kTag, communicator_, &sending.request),
             "MPI_Isend");
 }
 

@@ -11,21 +11,21 @@
 
 namespace lockstep::comm::mpi {
 
-/// Small messages between leaders, on a communicator of their own. For the thread that speaks MPI
+/// Small messages between ranks, on a communicator of their own. For the thread that speaks MPI
 /// alone.
 class ControlChannel {
  public:
   struct Received {
-    int host;
+    int rank;
     ControlMessage message;
   };
 
-  /// Takes messages from now on. The communicator's ranks are the hosts.
+  /// Takes messages from now on.
   explicit ControlChannel(MPI_Comm communicator);
 
-  /// Sends to one host, without waiting. A host that takes no messages gets no second `Alive`: they
+  /// Sends to one rank, without waiting. A rank that takes no messages gets no second `Alive`: they
   /// would only pile up.
-  void send(int host, const ControlMessage& message);
+  void send(int rank, const ControlMessage& message);
 
   /// Moves on what is being sent, and returns what has come.
   std::optional<Received> poll();
@@ -36,7 +36,7 @@ class ControlChannel {
 
  private:
   struct Sending {
-    int host;
+    int rank;
     bool is_sign_of_life;
     std::string bytes;
     MPI_Request request;

@@ -5,10 +5,11 @@
 #include <numeric>
 
 #include "lockstep/comm/mpi/check_mpi.h"
+#include "lockstep/comm/mpi/places.h"
 
 namespace lockstep::comm::mpi {
 
-std::vector<RankFacts> gather_facts(const RankFacts& own) {
+std::vector<Place> gather_places(const Place& own) {
   int num_ranks = 0;
   check_mpi(::MPI_Comm_size(MPI_COMM_WORLD, &num_ranks), "MPI_Comm_size");
   const auto bytes = to_bytes(own);
@@ -22,13 +23,13 @@ std::vector<RankFacts> gather_facts(const RankFacts& own) {
   check_mpi(::MPI_Allgatherv(bytes.data(), own_size, MPI_BYTE, all.data(), sizes.data(),
                              offsets.data(), MPI_BYTE, MPI_COMM_WORLD),
             "MPI_Allgatherv");
-  std::vector<RankFacts> facts;
+  std::vector<Place> places;
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     const auto begin = static_cast<std::size_t>(offsets[rank]);
-    facts.push_back(
-        facts_of(std::string_view(all).substr(begin, static_cast<std::size_t>(sizes[rank]))));
+    places.push_back(
+        place_of(std::string_view(all).substr(begin, static_cast<std::size_t>(sizes[rank]))));
   }
-  return facts;
+  return places;
 }
 
 }  // namespace lockstep::comm::mpi

@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "lockstep/comm/mpi/rank_facts.h"
+#include "lockstep/comm/mpi/join.h"
 
 namespace lockstep::comm::mpi {
 
 /// What all ranks of the MPI job say of themselves, by rank. All ranks call it.
-std::vector<RankFacts> gather_facts(const RankFacts& own);
+std::vector<Place> gather_places(const Place& own);
 
 }  // namespace lockstep::comm::mpi

@@ -66,9 +66,8 @@ std::string_view library_version() noexcept {
   return LOCKSTEP_MPI_LIBRARY_VERSION;
 }
 
-Joined join(const std::vector<int>& local_instances, int instance, const std::string& host_name,
-            const WaitOptions& options) {
-  return load_module().join(local_instances, instance, host_name, options);
+Joined join(const Place& place, const WaitOptions& options) {
+  return load_module().join(place, options);
 }
 
 }  // namespace lockstep::comm::mpi

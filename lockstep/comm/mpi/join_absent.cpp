@@ -11,7 +11,7 @@ std::string_view library_version() noexcept {
   return {};
 }
 
-Joined join(const std::vector<int>&, int, const std::string&, const WaitOptions&) {
+Joined join(const Place&, const WaitOptions&) {
   throw Error(ErrorKind::Unavailable, "mpi: this build has no MPI transport",
               "configure with -DLOCKSTEP_WITH_MPI=ON, or pass --transport tcp");
 }

@@ -50,8 +50,8 @@ void Mailbox::wait_for(Transfer& transfer, const LookAround& look_around) {
   }
   while (!transfer.changed.wait_for(lock, kLookAroundEvery, [&] { return transfer.is_done; })) {
     std::vector<int> waiting_for;
-    for (const auto& [host, pieces] : transfer.open_pieces) {
-      if (pieces > 0) waiting_for.push_back(host);
+    for (const auto& [rank, pieces] : transfer.open_pieces) {
+      if (pieces > 0) waiting_for.push_back(rank);
     }
     lock.unlock();
     look_around(waiting_for);
@@ -83,12 +83,12 @@ int Mailbox::new_tag() {
   return ++last_tag_;
 }
 
-std::vector<int> Mailbox::take_tags(std::uint64_t fabric, std::span<const int> hosts,
+std::vector<int> Mailbox::take_tags(std::uint64_t fabric, std::span<const int> ranks,
                                     const LookAround& look_around) {
   std::vector<int> missing;
   const auto find_missing = [&] {
     missing.clear();
-    std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(missing), [&](int host) {
+    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(missing), [&](int host) {
       return !tags_.contains({fabric, host});
     });
     return missing.empty();
@@ -101,7 +101,12 @@ std::vector<int> Mailbox::take_tags(std::uint64_t fabric, std::span<const int> h
     lock.lock();
   }
   std::vector<int> tags;
-  for (const int host : hosts) tags.push_back(tags_.extract({fabric, host}).mapped());
+  for (const int rank : ranks) {
+    const auto sent = tags_.find({fabric, rank});
+    tags.push_back(sent->second.front());
+    sent->second.pop_front();
+    if (sent->second.empty()) tags_.erase(sent);
+  }
   news_.is_expecting_tags = false;
   return tags;
 }
@@ -148,9 +153,9 @@ bool Mailbox::is_given_up(const Transfer& transfer) const {
   return transfer.is_given_up;
 }
 
-void Mailbox::note_moved_pieces(Transfer& transfer, std::span<const int> hosts) {
+void Mailbox::note_moved_pieces(Transfer& transfer, std::span<const int> ranks) {
   const std::lock_guard lock(mutex_);
-  for (const int host : hosts) --transfer.open_pieces[host];
+  for (const int rank : ranks) --transfer.open_pieces[rank];
 }
 
 void Mailbox::note_done(Transfer& transfer, const std::optional<Error>& error) {
@@ -177,7 +182,7 @@ void Mailbox::deliver(const ControlChannel::Received& received) {
   const std::lock_guard lock(mutex_);
   has_failed_ = has_failed_ || is_failure(received.message);
   if (const auto* tag = std::get_if<FabricTag>(&received.message)) {
-    tags_[{tag->fabric, received.host}] = tag->tag;
+    tags_[{tag->fabric, received.rank}].push_back(tag->tag);
   } else {
     keep(std::get<hosts::Note>(received.message));
   }

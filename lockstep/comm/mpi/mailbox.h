@@ -29,7 +29,7 @@ class Mailbox {
   using Clock = std::chrono::steady_clock;
 
   struct Outgoing {
-    std::vector<int> hosts;
+    std::vector<int> ranks;
     ControlMessage message;
   };
   /// What the thread that speaks MPI has not heard of yet.
@@ -47,16 +47,17 @@ class Mailbox {
   /// this throws, too.
   void exchange(const std::shared_ptr<Transfer>& transfer, const LookAround& look_around);
   void send(Outgoing outgoing);
+  /// With ranks in place of hosts.
   std::vector<hosts::Note> take_notes();
-  /// A tag that no other fabric of this host has.
+  /// A tag that no other fabric of this rank has.
   int new_tag();
-  /// The tags that hosts have sent for a fabric, which each does once.
-  std::vector<int> take_tags(std::uint64_t fabric, std::span<const int> hosts,
+  /// The tags that ranks have sent for a fabric, in the order of the ranks.
+  std::vector<int> take_tags(std::uint64_t fabric, std::span<const int> ranks,
                              const LookAround& look_around);
   /// Nobody wants anything any more: waits a little for messages to be on their way.
   void close() noexcept;
   void end(Ending ending) noexcept;
-  /// Whether this host or another has said that the job has failed.
+  /// Whether this rank or another has said that the job has failed.
   bool has_failed() const;
 
   /// For the thread that speaks MPI.
@@ -65,7 +66,7 @@ class Mailbox {
   /// Returns at once where there are news, else after this time.
   void wait_for_news(Clock::duration longest);
   bool is_given_up(const Transfer& transfer) const;
-  void note_moved_pieces(Transfer& transfer, std::span<const int> hosts);
+  void note_moved_pieces(Transfer& transfer, std::span<const int> ranks);
   void note_done(Transfer& transfer, const std::optional<Error>& error);
   void note_sending(bool is_sending);
   void deliver(const ControlChannel::Received& received);
@@ -83,8 +84,9 @@ class Mailbox {
   std::condition_variable has_delivered_;
   News news_;
   std::vector<hosts::Note> notes_;
-  std::map<std::pair<std::uint64_t, int>, int> tags_;  ///< by fabric and host
-  int last_tag_ = 0;                                   ///< that of the first fabric
+  /// By fabric and rank; several where fabrics have been made with one id.
+  std::map<std::pair<std::uint64_t, int>, std::deque<int>> tags_;
+  int last_tag_ = 0;  ///< that of the first fabric
   bool is_sending_ = false;
   bool has_failed_ = false;
 };

@@ -6,22 +6,16 @@
 namespace lockstep::comm::mpi {
 namespace {
 
-/// The fabric of all hosts, which has the tag 0 everywhere.
-std::unique_ptr<hosts::Fabric> fabric_of_all(const std::shared_ptr<MpiUse>& use) {
-  auto& thread = use->thread();
-  if (!thread.host()) return nullptr;
-  std::vector<MpiFabric::Member> members;
-  for (int host = 0; host < static_cast<int>(thread.map().hosts.size()); ++host) {
-    members.push_back({host, 0});
-  }
-  return std::make_unique<MpiFabric>(use, std::move(members), *thread.host());
-}
-
-Joined join_here(const std::vector<int>& local_instances, int instance,
-                 const std::string& host_name, const WaitOptions& options) {
-  const auto use =
-      std::make_shared<MpiUse>(MpiThread::start({instance, local_instances, host_name}, options));
-  return {use->thread().map(), fabric_of_all(use), use};
+Joined join_here(const Place& place, const WaitOptions& options) {
+  const auto use = std::make_shared<MpiUse>(MpiThread::start(place, options));
+  return {.map = use->thread().map(),
+          .fabric = place.is_leader() ? MpiFabric::of_leaders(use) : nullptr,
+          .connect =
+              [use](std::span<const int> instances, std::uint64_t id,
+                    const hosts::Fabric::LookAround& look_around) {
+                return MpiFabric::of_instances(use, instances, id, look_around);
+              },
+          .session = use};
 }
 
 }  // namespace

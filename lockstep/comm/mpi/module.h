@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "lockstep/comm/mpi/join.h"
 
@@ -11,8 +10,7 @@ namespace lockstep::comm::mpi {
 /// both are of one build.
 struct Module {
   const char* build;  ///< `build_name()` of the module, to be compared before `join` is called
-  Joined (*join)(const std::vector<int>& local_instances, int instance,
-                 const std::string& host_name, const WaitOptions& options);
+  Joined (*join)(const Place& place, const WaitOptions& options);
 };
 
 /// Tells builds apart: version, commit, compiler and flags.

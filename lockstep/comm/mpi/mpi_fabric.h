@@ -23,21 +23,20 @@ class MpiUse {
   std::shared_ptr<MpiThread> thread_;
 };
 
-/// Between leaders that are ranks of one MPI job.
+/// Between ranks of one MPI job.
 ///
-/// All fabrics share a communicator; each host has a tag of its own for each fabric, which it tells
-/// those that send to it. So a fabric is made without a word from hosts that are not in it, and
+/// All fabrics share a communicator; each rank has a tag of its own for each fabric, which it tells
+/// those that send to it. So a fabric is made without a word from ranks that are not in it, and
 /// without an MPI call that waits.
 class MpiFabric final : public hosts::Fabric {
  public:
-  /// A host of the fabric: its number in the job, and its tag.
-  struct Member {
-    int host;
-    int tag;
-  };
-
-  MpiFabric(std::shared_ptr<MpiUse> use, std::vector<Member> members, int own_index)
-      : use_(std::move(use)), members_(std::move(members)), own_index_(own_index) {}
+  /// Between the leaders of all hosts.
+  static std::unique_ptr<Fabric> of_leaders(const std::shared_ptr<MpiUse>& use);
+  /// Between instances, which all of them make with the same `id`. Errors: `Unavailable` where one
+  /// is no rank.
+  static std::unique_ptr<Fabric> of_instances(const std::shared_ptr<MpiUse>& use,
+                                              std::span<const int> instances, std::uint64_t id,
+                                              const LookAround& look_around);
 
   int host() const noexcept override { return own_index_; }
   int num_hosts() const noexcept override { return static_cast<int>(members_.size()); }
@@ -49,10 +48,18 @@ class MpiFabric final : public hosts::Fabric {
   std::vector<hosts::Note> take_notes() override;
 
  private:
-  Mailbox& mailbox() { return use_->thread().mailbox(); }
+  struct Member {
+    int rank;
+    int tag;
+  };
+
+  MpiFabric(std::shared_ptr<MpiUse> use, std::vector<Member> members);
+
+  static std::unique_ptr<Fabric> of_ranks(const std::shared_ptr<MpiUse>& use,
+                                          std::span<const int> ranks, std::uint64_t id,
+                                          const LookAround& look_around);
   const Member& member(int host) const { return members_[static_cast<std::size_t>(host)]; }
-  /// Asks `look_around` about hosts of this fabric, not of the job.
-  LookAround by_index(const LookAround& look_around) const;
+  MpiThread& thread() { return use_->thread(); }
 
   std::shared_ptr<MpiUse> use_;
   std::vector<Member> members_;

@@ -21,7 +21,9 @@ using namespace std::chrono_literals;
 /// A thread that is stuck in MPI does not keep a process that has failed.
 constexpr auto kLeaveWithin = 1s;
 /// How long a victim waits for mpirun to hear of the cause first.
-constexpr auto kLetTheCauseEndFirst = 1s;
+constexpr std::chrono::milliseconds kLetTheCauseEndFirst = 1s;
+/// How long others get to say what they know, before mpirun ends them.
+constexpr auto kLetOthersHear = 300ms;
 constexpr unsigned long kTimerSlackNs = 1000;
 
 /// Signals are for the threads of the program; and short rests are to be short.
@@ -51,16 +53,12 @@ void initialize() {
               "pass --transport tcp");
 }
 
-/// Called by every rank; the leaders get communicators in the order of their instances.
-std::optional<LeaderCommunicators> make_communicators(const RankFacts& facts) {
-  MPI_Comm data = MPI_COMM_NULL;
-  check_mpi(::MPI_Comm_split(MPI_COMM_WORLD, facts.is_leader() ? 0 : MPI_UNDEFINED, facts.instance,
-                             &data),
-            "MPI_Comm_split");
-  if (data == MPI_COMM_NULL) return std::nullopt;
-  MPI_Comm control = MPI_COMM_NULL;
-  check_mpi(::MPI_Comm_dup(data, &control), "MPI_Comm_dup");
-  return LeaderCommunicators{data, control};
+/// Messages and data do not meet.
+Communicators make_communicators() {
+  Communicators made{MPI_COMM_NULL, MPI_COMM_NULL};
+  check_mpi(::MPI_Comm_dup(MPI_COMM_WORLD, &made.data), "MPI_Comm_dup");
+  check_mpi(::MPI_Comm_dup(MPI_COMM_WORLD, &made.control), "MPI_Comm_dup");
+  return made;
 }
 
 bool is_orderly(int exit_status) {
@@ -74,8 +72,8 @@ void finish_at_exit(int exit_status, void* thread) {
 
 }  // namespace
 
-std::shared_ptr<MpiThread> MpiThread::start(RankFacts facts, const WaitOptions& options) {
-  const std::shared_ptr<MpiThread> thread(new MpiThread(std::move(facts)));
+std::shared_ptr<MpiThread> MpiThread::start(Place place, const WaitOptions& options) {
+  const std::shared_ptr<MpiThread> thread(new MpiThread(std::move(place)));
   // Nobody can end it where it is stuck in MPI_Init, so nobody waits for its end without a limit.
   std::thread([thread] { thread->run(); }).detach();
   thread->wait_until_started(options);
@@ -86,44 +84,40 @@ std::shared_ptr<MpiThread> MpiThread::start(RankFacts facts, const WaitOptions& 
 
 void MpiThread::run() {
   prepare_thread();
-  std::optional<LeaderCommunicators> leaders;
+  std::optional<Progress> progress;
   try {
-    leaders = join_job();
+    progress.emplace(mailbox_, join_job());
   } catch (const Error& error) {
     error_ = error;
     set_phase(Phase::Failed);
     return;
   }
   set_phase(Phase::Serving);
-  if (serve(leaders) == Ending::Finalize) ::MPI_Finalize();
+  if (progress->serve() == Ending::Finalize) ::MPI_Finalize();
   set_phase(Phase::Ended);
 }
 
-std::optional<LeaderCommunicators> MpiThread::join_job() {
+Communicators MpiThread::join_job() {
   initialize();
   learn_map();
-  return make_communicators(facts_);
+  return make_communicators();
 }
 
 void MpiThread::learn_map() {
-  const auto ranks = gather_facts(facts_);
+  const auto ranks = gather_places(place_);
   map_ = host_map_of(ranks);
-  std::size_t num_instances = 0;
-  for (const auto& host : map_.hosts) num_instances += host.instances.size();
-  is_every_instance_a_rank_ = num_instances == ranks.size();
-  if (!facts_.is_leader()) return;
-  const auto own = std::find_if(map_.hosts.begin(), map_.hosts.end(), [&](const auto& host) {
-    return host.instances.front() == facts_.instance;
-  });
-  host_ = static_cast<int>(own - map_.hosts.begin());
+  for (const auto& rank : ranks) instances_.push_back(rank.instance);
+  for (const auto& host : map_.hosts) leaders_.push_back(*rank_of(host.instances.front()));
 }
 
-Ending MpiThread::serve(const std::optional<LeaderCommunicators>& leaders) {
-  if (leaders) return Progress(mailbox_, *leaders).serve();
-  while (true) {
-    mailbox_.wait_for_news(1h);
-    if (const auto ending = mailbox_.take_news().ending) return *ending;
-  }
+std::optional<int> MpiThread::rank_of(int instance) const {
+  const auto found = std::find(instances_.begin(), instances_.end(), instance);
+  if (found == instances_.end()) return std::nullopt;
+  return static_cast<int>(found - instances_.begin());
+}
+
+bool MpiThread::is_every_instance_a_rank() const {
+  return instances_.size() == static_cast<std::size_t>(place_.num_instances);
 }
 
 void MpiThread::set_phase(Phase phase) {
@@ -171,9 +165,9 @@ void MpiThread::finish(int exit_status) noexcept {
     }
   }
   // mpirun ends with the code of whoever ends first, and ends the others.
-  if (exit_status == exit_code(ErrorKind::PeerLost) && is_every_instance_a_rank_) {
-    std::this_thread::sleep_for(kLetTheCauseEndFirst);
-  }
+  if (exit_status == 0 || !is_every_instance_a_rank()) return;
+  const bool is_victim = exit_status == exit_code(ErrorKind::PeerLost);
+  std::this_thread::sleep_for(is_victim ? kLetTheCauseEndFirst : kLetOthersHear);
 }
 
 }  // namespace lockstep::comm::mpi

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "lockstep/comm/mpi/mailbox.h"
+#include "lockstep/comm/mpi/places.h"
 #include "lockstep/comm/mpi/progress.h"
-#include "lockstep/comm/mpi/rank_facts.h"
 #include "lockstep/comm/transport.h"
 
 namespace lockstep::comm::mpi {
@@ -21,11 +21,14 @@ namespace lockstep::comm::mpi {
 class MpiThread {
  public:
   /// Starts MPI and waits for all ranks. Once in the life of a process.
-  static std::shared_ptr<MpiThread> start(RankFacts facts, const WaitOptions& options);
+  static std::shared_ptr<MpiThread> start(Place place, const WaitOptions& options);
 
   const hosts::HostMap& map() const { return map_; }
-  /// The host that this process leads, if it does.
-  std::optional<int> host() const { return host_; }
+  const Place& place() const { return place_; }
+  /// The rank that an instance is, if it is one.
+  std::optional<int> rank_of(int instance) const;
+  /// The ranks that lead hosts, by host.
+  const std::vector<int>& leaders() const { return leaders_; }
   Mailbox& mailbox() { return mailbox_; }
 
   /// The process ends with this status.
@@ -34,19 +37,19 @@ class MpiThread {
  private:
   enum class Phase { Starting, Serving, Failed, Ended };
 
-  explicit MpiThread(RankFacts facts) : facts_(std::move(facts)) {}
+  explicit MpiThread(Place place) : place_(std::move(place)) {}
 
   void run();
-  std::optional<LeaderCommunicators> join_job();
+  Communicators join_job();
   void learn_map();
+  bool is_every_instance_a_rank() const;
   void set_phase(Phase phase);
   void wait_until_started(const WaitOptions& options);
-  Ending serve(const std::optional<LeaderCommunicators>& leaders);
 
-  const RankFacts facts_;
+  const Place place_;
   hosts::HostMap map_;
-  std::optional<int> host_;
-  bool is_every_instance_a_rank_ = false;
+  std::vector<int> instances_;  ///< by rank
+  std::vector<int> leaders_;
   Mailbox mailbox_;
 
   std::mutex mutex_;

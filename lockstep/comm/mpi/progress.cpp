@@ -24,7 +24,7 @@ Error given_up() {
 
 }  // namespace
 
-Progress::Progress(Mailbox& mailbox, const LeaderCommunicators& communicators)
+Progress::Progress(Mailbox& mailbox, const Communicators& communicators)
     : mailbox_(mailbox),
       data_(communicators.data),
       control_(communicators.control),
@@ -74,7 +74,7 @@ void Progress::start(const std::shared_ptr<Transfer>& transfer) {
 }
 
 void Progress::send(const Mailbox::Outgoing& outgoing) {
-  for (const int host : outgoing.hosts) control_.send(host, outgoing.message);
+  for (const int rank : outgoing.ranks) control_.send(rank, outgoing.message);
   last_moved_ = Clock::now();
   if (is_frozen_) mailbox_.note_sending(false);
 }
@@ -91,10 +91,10 @@ bool Progress::move(Active& active) {
     active.requests.cancel_receives();
     active.frozen_at = Clock::now() + kGiveUpAfter;
   }
-  const auto hosts = active.requests.test();
-  if (!hosts.empty()) {
+  const auto ranks = active.requests.test();
+  if (!ranks.empty()) {
     last_moved_ = Clock::now();
-    mailbox_.note_moved_pieces(transfer, hosts);
+    mailbox_.note_moved_pieces(transfer, ranks);
   }
   if (active.requests.is_empty()) {
     mailbox_.note_done(transfer, std::nullopt);

@@ -13,8 +13,8 @@
 
 namespace lockstep::comm::mpi {
 
-/// The communicators of the leaders, whose ranks are the hosts.
-struct LeaderCommunicators {
+/// Of all ranks.
+struct Communicators {
   MPI_Comm data;
   MPI_Comm control;
 };
@@ -30,7 +30,7 @@ struct LeaderCommunicators {
 /// send messages, most of which leave at once.
 class Progress {
  public:
-  Progress(Mailbox& mailbox, const LeaderCommunicators& communicators);
+  Progress(Mailbox& mailbox, const Communicators& communicators);
 
   /// Returns when the mailbox says how to end.
   Ending serve();

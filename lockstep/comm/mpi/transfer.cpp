@@ -18,7 +18,7 @@ std::map<int, int> TransferRequests::count_pieces(const std::vector<TransferPart
   std::map<int, int> pieces;
   for (const auto& part : parts) {
     if (part.size == 0) continue;
-    pieces[part.host] += static_cast<int>((part.size + kPieceBytes - 1) / kPieceBytes);
+    pieces[part.rank] += static_cast<int>((part.size + kPieceBytes - 1) / kPieceBytes);
   }
   return pieces;
 }
@@ -43,29 +43,29 @@ void TransferRequests::post_piece(const TransferPart& part, std::size_t offset, 
   MPI_Request request = MPI_REQUEST_NULL;
   std::byte* bytes = part.bytes + offset;
   if (part.direction == TransferPart::Direction::Send) {
-    check_mpi(::MPI_Isend(bytes, size, MPI_BYTE, part.host, part.tag, communicator, &request),
+    check_mpi(::MPI_Isend(bytes, size, MPI_BYTE, part.rank, part.tag, communicator, &request),
               "MPI_Isend");
   } else {
-    check_mpi(::MPI_Irecv(bytes, size, MPI_BYTE, part.host, part.tag, communicator, &request),
+    check_mpi(::MPI_Irecv(bytes, size, MPI_BYTE, part.rank, part.tag, communicator, &request),
               "MPI_Irecv");
   }
   requests_.push_back(request);
-  pieces_.push_back({part.direction, part.host, size});
+  pieces_.push_back({part.direction, part.rank, size});
 }
 
 std::vector<int> TransferRequests::test() {
-  std::vector<int> hosts;
-  if (requests_.empty()) return hosts;
+  std::vector<int> ranks;
+  if (requests_.empty()) return ranks;
   int count = 0;
   const int code = ::MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
                                   indices_.data(), statuses_.data());
   if (code != MPI_ERR_IN_STATUS) check_mpi(code, "MPI_Testsome");
-  if (count == MPI_UNDEFINED || count == 0) return hosts;
+  if (count == MPI_UNDEFINED || count == 0) return ranks;
   for (int i = 0; i < count; ++i) {
     const auto& piece = pieces_[static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)])];
     const auto& status = statuses_[static_cast<std::size_t>(i)];
     check(piece, status, code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
-    hosts.push_back(piece.host);
+    ranks.push_back(piece.rank);
   }
   // From the last on, so that what moves into a gap is not one that goes, too.
   std::sort(indices_.begin(), indices_.begin() + count, std::greater<>());
@@ -76,23 +76,23 @@ std::vector<int> TransferRequests::test() {
     requests_.pop_back();
     pieces_.pop_back();
   }
-  return hosts;
+  return ranks;
 }
 
 void TransferRequests::check(const Piece& piece, const MPI_Status& status, int code) const {
   if (is_cancelled_ || code == MPI_ERR_PENDING) return;
   if (code != MPI_SUCCESS) {
     throw Error(ErrorKind::PeerLost,
-                fmt::format("mpi: expected {} bytes to move {} host {}, found: {}", piece.size,
+                fmt::format("mpi: expected {} bytes to move {} rank {}, found: {}", piece.size,
                             piece.direction == TransferPart::Direction::Send ? "to" : "from",
-                            piece.host, mpi_text(code)));
+                            piece.rank, mpi_text(code)));
   }
   if (piece.direction == TransferPart::Direction::Send) return;
   int received = 0;
   check_mpi(::MPI_Get_count(&status, MPI_BYTE, &received), "MPI_Get_count");
   if (received == piece.size) return;
-  throw Error(ErrorKind::Bug, fmt::format("mpi: expected {} bytes from host {}, found {}",
-                                          piece.size, piece.host, received));
+  throw Error(ErrorKind::Bug, fmt::format("mpi: expected {} bytes from rank {}, found {}",
+                                          piece.size, piece.rank, received));
 }
 
 void TransferRequests::cancel_receives() {

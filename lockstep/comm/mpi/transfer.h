@@ -13,11 +13,11 @@
 
 namespace lockstep::comm::mpi {
 
-/// What one `exchange` moves from or to one host.
+/// What one `exchange` moves from or to one rank.
 struct TransferPart {
   enum class Direction { Send, Receive };
   Direction direction;
-  int host;          ///< of the job
+  int rank;          ///< of the MPI job
   int tag;           ///< the receiver's for this fabric
   std::byte* bytes;  ///< read from where it is sent
   std::size_t size;
@@ -28,7 +28,7 @@ struct Transfer {
   std::vector<TransferPart> parts;
 
   /// Under the mutex of the engine.
-  std::map<int, int> open_pieces;  ///< by host
+  std::map<int, int> open_pieces;  ///< by rank
   bool is_done = false;
   bool is_given_up = false;  ///< the buffers are about to go away
   std::optional<Error> error;
@@ -41,12 +41,12 @@ struct Transfer {
 /// moving, so that they are looked at more often.
 class TransferRequests {
  public:
-  /// The pieces of a transfer by host, before any of them moves.
+  /// The pieces of a transfer by rank, before any of them moves.
   static std::map<int, int> count_pieces(const std::vector<TransferPart>& parts);
 
   void post(const std::vector<TransferPart>& parts, MPI_Comm communicator);
 
-  /// The hosts of the pieces that are through since the last call. Throws where one has failed.
+  /// The ranks of the pieces that are through since the last call. Throws where one has failed.
   std::vector<int> test();
 
   bool is_empty() const { return requests_.empty(); }
@@ -57,7 +57,7 @@ class TransferRequests {
  private:
   struct Piece {
     TransferPart::Direction direction;
-    int host;
+    int rank;
     int size;
   };
   void post_piece(const TransferPart& part, std::size_t offset, int size, MPI_Comm communicator);
