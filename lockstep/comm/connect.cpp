@@ -10,6 +10,7 @@
 #include "lockstep/comm/local/local_group.h"
 #include "lockstep/comm/mpi/join.h"
 #include "lockstep/comm/shm/join.h"
+#include "lockstep/comm/slurm/slurm_meeting.h"
 #include "lockstep/comm/tcp/join.h"
 #include "lockstep/events/event_log.h"
 
@@ -108,23 +109,34 @@ shm::MeetingPlace meeting_place(const topology::Identity& identity,
   return place;
 }
 
-std::unique_ptr<Transport> join_over_tcp(const topology::Identity& identity,
-                                         std::shared_ptr<host::Member> member) {
-  std::optional<tcp::Secret> secret;
+/// Where hosts find each other: in a job of our launcher's it has said so; the tasks of a step of
+/// Slurm have to find out.
+slurm::Met find_hosts(const topology::Identity& identity,
+                      const std::shared_ptr<host::Member>& member) {
   try {
-    secret = tcp::Secret::read(identity.run_dir);
+    if (identity.launched_by != topology::LaunchedBy::Slurm) {
+      return {tcp::Secret::read(identity.run_dir), identity.hosts,
+              UniqueFd(identity.listener.value_or(-1))};
+    }
+    return slurm::meet({identity.session, identity.hosts, identity.host}, member);
   } catch (const Error& error) {
     member->fail(error);
   }
+}
+
+std::unique_ptr<Transport> join_over_tcp(const topology::Identity& identity,
+                                         std::shared_ptr<host::Member> member) {
+  const auto found = find_hosts(identity, member);
   std::vector<hosts::HostMap::Part> parts;
   for (const auto& host : identity.hosts) parts.push_back({host.name, host.num_instances});
-  return tcp::join({.secret = *secret,
-                    .session = identity.session,
-                    .hosts = identity.hosts,
-                    .map = hosts::HostMap::of_neighbours(parts),
-                    .host = identity.host,
-                    .listener = identity.listener},
-                   std::move(member));
+  return tcp::join(
+      {.secret = found.secret,
+       .session = identity.session,
+       .hosts = found.hosts,
+       .map = hosts::HostMap::of_neighbours(parts),
+       .host = identity.host,
+       .listener = found.listener ? std::optional(found.listener.get()) : std::nullopt},
+      std::move(member));
 }
 
 std::unique_ptr<Transport> join_over_mpi(const topology::Identity& identity,

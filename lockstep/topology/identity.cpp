@@ -286,6 +286,27 @@ int tasks_of_node(const Reader& read, const std::string& list, int node) {
   throw read.error(name, "an entry for the node of SLURM_NODEID");
 }
 
+/// The nodes of a step, as names with their tasks; none where there is but one. Where tasks were
+/// dealt out one by one, those of a node are no neighbours, and nothing says where they are.
+void read_slurm_nodes(const Environment& environment, const Reader& read, int node, Identity& id) {
+  const std::string name = "SLURM_STEP_NODELIST";
+  if (id.num_local_instances == id.num_instances || !environment.has(name)) return;
+  int before = 0;
+  for (const auto& host : parse_host_list(*environment.get(name))) {
+    const auto index = static_cast<int>(id.hosts.size());
+    const int tasks = tasks_of_node(read, *environment.get("SLURM_STEP_TASKS_PER_NODE"), index);
+    id.hosts.push_back({.name = host.name, .address = {}, .port = 0, .num_instances = tasks});
+    if (index < node) before += tasks;
+  }
+  id.host = node;
+  if (before + id.local_instance == id.instance) return;
+  throw Error(ErrorKind::Options,
+              fmt::format("environment: task {} is number {} of node {}, where the nodes before it "
+                          "have {} tasks: expected the tasks of a node to be neighbours",
+                          id.instance, id.local_instance, node, before),
+              "srun --distribution=block");
+}
+
 Identity read_slurm(const Environment& environment) {
   const Reader read(environment);
   const std::string rank_name = "SLURM_PROCID";
@@ -297,6 +318,7 @@ Identity read_slurm(const Environment& environment) {
   rank.local_rank = read.number("SLURM_LOCALID", rank_name, {.most = rank.local_size - 1});
   auto id = one_replica_each(LaunchedBy::Slurm, rank, read, "SLURM_LOCALID");
   id.session = session_of(environment, {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
+  read_slurm_nodes(environment, read, node, id);
   return id;
 }
 

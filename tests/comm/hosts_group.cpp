@@ -14,8 +14,10 @@ namespace lockstep::testing {
 
 using comm::hosts::HostMap;
 
-HostsGroup::HostsGroup(Layout layout, comm::WaitOptions options)
-    : layout_(std::move(layout)), options_(std::move(options)) {
+HostsGroup::HostsGroup(Layout layout, comm::WaitOptions options,
+                       std::vector<std::shared_ptr<comm::host::KeptMemory>> kept)
+    : layout_(std::move(layout)), options_(std::move(options)), kept_(std::move(kept)) {
+  kept_.resize(layout_.size());
   for (const auto& instances : layout_) num_instances_ += static_cast<int>(instances.size());
   for (std::size_t i = 0; i < layout_.size(); ++i) {
     const auto name = std::string(1, static_cast<char>('a' + i));
@@ -44,7 +46,7 @@ std::unique_ptr<comm::Transport> HostsGroup::join(int instance) {
        .map = map,
        .host = host,
        .listener = is_leader ? std::optional(listeners_[index].get()) : std::nullopt},
-      std::make_shared<comm::host::Member>(memories_[index], instance, options_));
+      std::make_shared<comm::host::Member>(memories_[index], instance, options_, kept_[index]));
 }
 
 std::string to_string(const HostsGroup::Layout& layout) {

@@ -13,6 +13,7 @@
 
 namespace lockstep::comm::host {
 class JobMemory;
+class KeptMemory;
 }  // namespace lockstep::comm::host
 
 namespace lockstep::testing {
@@ -24,7 +25,9 @@ class HostsGroup {
   /// The instances of each host.
   using Layout = std::vector<std::vector<int>>;
 
-  explicit HostsGroup(Layout layout, comm::WaitOptions options = {});
+  /// `kept` is what the launcher keeps on each host; nothing where it keeps none.
+  explicit HostsGroup(Layout layout, comm::WaitOptions options = {},
+                      std::vector<std::shared_ptr<comm::host::KeptMemory>> kept = {});
 
   int num_instances() const noexcept { return num_instances_; }
   const std::vector<topology::JobHost>& hosts() const noexcept { return hosts_; }
@@ -36,6 +39,7 @@ class HostsGroup {
  private:
   Layout layout_;
   comm::WaitOptions options_;
+  std::vector<std::shared_ptr<comm::host::KeptMemory>> kept_;
   int num_instances_ = 0;
   comm::tcp::Secret secret_ = comm::tcp::Secret::random();
   std::vector<topology::JobHost> hosts_;

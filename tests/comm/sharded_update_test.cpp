@@ -8,9 +8,11 @@
 #include <mutex>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/host/kept_memory.h"
 #include "lockstep/comm/local/local_group.h"
 #include "lockstep/topology/placement.h"
 #include "tests/comm/collective_checks.h"
+#include "tests/comm/hosts_group.h"
 
 namespace lockstep::comm {
 namespace {
@@ -20,7 +22,8 @@ using local::run_threads;
 constexpr std::int64_t kCount = 50001;
 
 /// Weights after a few steps of a small optimizer whose step is bounded by the sum's norm.
-std::vector<float> train(Communicator& communicator, DataType leaf_type, int num_leaves) {
+std::vector<float> train(Communicator& communicator, DataType leaf_type, int num_leaves,
+                         std::int64_t num_early = 0) {
   const auto mine = topology::replicas_of(
       communicator.rank(), {.replicas = num_leaves, .instances = communicator.size()});
   ShardedUpdate update(communicator,
@@ -28,6 +31,7 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
                         .leaf_type = leaf_type,
                         .num_leaves = mine.count,
                         .blocks = {0, 1000, 1001, 17000, 40000},
+                        .num_early = num_early,
                         .state_bytes = kCount * sizeof(float)},
                        "weights");
   update.initialize([](std::byte* state) {
@@ -39,6 +43,8 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
     for (int i = 0; i < mine.count; ++i) {
       const auto leaf = testing::elements_of(leaf_type, kCount, step, mine.first + i);
       std::memcpy(update.leaf(), leaf.data(), leaf.size());
+      // Some leaves hand in a part of what they may, some all of it.
+      while (update.num_taken_early() + i % 2 < update.early_buckets().size()) update.take_early();
       update.take_leaf();
     }
     const auto measure = [](std::size_t, const ShardedUpdate::Part& part,
@@ -94,6 +100,71 @@ INSTANTIATE_TEST_SUITE_P(Types, ShardedUpdateTest,
                          [](const auto& parameter) {
                            return std::string(name_of(parameter.param));
                          });
+
+TEST_P(ShardedUpdateTest, GivesTheSameWeightsOnSeveralHosts) {
+  std::vector<float> alone;
+  run_threads(1, [&](Communicator& communicator) { alone = train(communicator, GetParam(), 8); });
+  const std::vector<testing::HostsGroup::Layout> layouts{
+      {{0}, {1}}, {{0, 1}, {2, 3}}, {{0}, {1, 2}, {3, 4}}, {{0, 2}, {1, 3}}};
+  for (const auto& layout : layouts) {
+    for (const std::int64_t early : {std::int64_t{0}, std::int64_t{30000}, kCount}) {
+      testing::run_hosts(layout, [&](Communicator& communicator) {
+        const auto weights = train(communicator, GetParam(), 8, early);
+        EXPECT_EQ(std::memcmp(weights.data(), alone.data(), kCount * sizeof(float)), 0)
+            << "rank " << communicator.rank() << " of " << testing::to_string(layout);
+      });
+    }
+  }
+}
+
+TEST(ShardedUpdateTest, CutsALeafFromBehindIntoBucketsThatAreAllOfIt) {
+  constexpr std::int64_t kEarly = 1'000'003;
+  constexpr std::int64_t kAll = 1'000'100;
+  const auto buckets = hosts::cut_into_buckets(kEarly, kAll);
+  ASSERT_GT(buckets.size(), 3U);
+  EXPECT_EQ(buckets.back().first, kEarly);
+  EXPECT_EQ(buckets.back().count, kAll - kEarly);
+  auto end = kEarly;
+  for (std::size_t i = 0; i + 1 < buckets.size(); ++i) {
+    EXPECT_EQ(buckets[i].first + buckets[i].count, end);
+    end = buckets[i].first;
+  }
+  EXPECT_EQ(end, 0);
+}
+
+/// What three hosts have kept of versions that differ, as a crash leaves them, and one without.
+TEST(ShardedUpdateTest, HostsGoOnFromTheOldestVersionAndGiveItToThoseWithoutAny) {
+  std::vector<std::shared_ptr<host::KeptMemory>> kept;
+  for (int i = 0; i < 3; ++i) {
+    kept.push_back(std::make_shared<host::KeptMemory>(host::KeptMemory::create("job")));
+  }
+  const ShardedUpdate::Shape shape{.count = 1, .state_bytes = sizeof(float)};
+  for (int host = 0; host < 3; ++host) {
+    // Host 0 is at 5, host 1 at 4; host 2 has just come.
+    run_threads(
+        1,
+        [&](Communicator& communicator) {
+          ShardedUpdate update(communicator, shape, "weights");
+          for (int version = 1; version <= 5 - host; ++version) {
+            update.initialize([&](std::byte* state) {
+              *reinterpret_cast<float*>(state) = static_cast<float>(version);
+            });
+          }
+        },
+        {}, kept[static_cast<std::size_t>(host)]);
+    kept[static_cast<std::size_t>(host)]->begin_attempt();
+  }
+  kept[2] = std::make_shared<host::KeptMemory>(host::KeptMemory::create("job"));
+  testing::HostsGroup group({{0}, {1}, {2}}, {}, kept);
+  testing::run_hosts(group, [&](Communicator& communicator) {
+    ShardedUpdate update(communicator, shape, "weights");
+    EXPECT_TRUE(update.is_recovered());
+    EXPECT_EQ(update.recovered_from(), 1);
+    EXPECT_EQ(update.version(), 4U);
+    EXPECT_EQ(*reinterpret_cast<const float*>(update.state()), 4.0F);
+    communicator.barrier();
+  });
+}
 
 TEST(ShardedUpdateTest, TheSumIsThatOfAnAllReduce) {
   run_threads(3, [](Communicator& communicator) {

@@ -7,7 +7,7 @@
 namespace lockstep::comm::hosts {
 namespace {
 
-constexpr std::size_t kLanes = 2;
+constexpr std::size_t kMostLanes = 2;
 /// How often a leader looks whether the others of its host have handed in what it has.
 constexpr std::chrono::microseconds kPause(100);
 
@@ -66,11 +66,11 @@ HostSums::HostSums(Communicator& communicator, const LeafLayout& layout,
   add_nodes(layout, ranks_on_host(communicator), memory);
   auto* lane = &communicator.leaders();
   const std::vector<int> leaders(lane->instances().begin(), lane->instances().end());
-  for (std::size_t i = 0; i < kLanes; ++i) {
+  for (std::size_t i = 0; i < std::min(kMostLanes, buckets_.size()); ++i) {
     lane = &lane->group(leaders);  // one of its own: others may use that of the leaders
     lanes_.push_back(lane);
   }
-  for (std::size_t i = 0; i < kLanes; ++i) threads_.emplace_back([this, i] { serve(i); });
+  for (std::size_t i = 0; i < lanes_.size(); ++i) threads_.emplace_back([this, i] { serve(i); });
 }
 
 /// Nobody else would end what the threads wait for.
@@ -130,7 +130,7 @@ void HostSums::wait() {
 void HostSums::serve(std::size_t lane) {
   try {
     for (std::uint64_t step = 1;; ++step) {
-      for (auto bucket = lane; bucket < buckets_.size(); bucket += kLanes) {
+      for (auto bucket = lane; bucket < buckets_.size(); bucket += lanes_.size()) {
         if (!wait_until_handed_in(bucket, step)) return;
         sum(bucket, *lanes_[lane]);
         const std::lock_guard lock(mutex_);
