@@ -22,6 +22,7 @@ std::string overview(std::span<const Command> commands) {
       "Distributed data-parallel training for C++ on libtorch.\n\n"
       "Usage: lockstep COMMAND [options]\n\nCommands:\n";
   for (const auto& command : commands) {
+    if (command.summary == nullptr) continue;
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);
   }
   return text + "\n'lockstep COMMAND --help' tells the options of each.\n";
@@ -32,7 +33,9 @@ Command find_command(std::span<const Command> commands, const std::string& name)
                                   [&](const Command& command) { return command.name == name; });
   if (found != commands.end()) return *found;
   std::vector<std::string> names;
-  for (const auto& command : commands) names.emplace_back(command.name);
+  for (const auto& command : commands) {
+    if (command.summary != nullptr) names.emplace_back(command.name);
+  }
   const auto meant = closest(name, names);
   throw Error(
       ErrorKind::Options,

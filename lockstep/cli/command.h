@@ -22,7 +22,7 @@ struct Invocation {
 /// A subcommand of `lockstep`: one file of this folder each.
 struct Command {
   const char* name;
-  const char* summary;
+  const char* summary;                       ///< none: the command is not for users
   int (*run)(const Invocation& invocation);  ///< returns the exit code; may throw `Error`
 };
 
@@ -55,6 +55,7 @@ Parsed parse(CLI::App& app, const std::vector<std::string>& arguments);
 [[noreturn]] void refuse_unknown_option(const CLI::App& app, const std::string& option);
 
 int run(const Invocation& invocation);
+int agent(const Invocation& invocation);
 /// Checks everything that can be checked without libtorch, then starts lockstep-train.
 int train_elsewhere(const Invocation& invocation);
 int train_here(const Invocation& invocation);

@@ -22,6 +22,12 @@ const std::map<std::string, ui::TagStyle> kTagStyles{{"auto", ui::TagStyle::Auto
                                                      {"never", ui::TagStyle::Never},
                                                      {"mpi", ui::TagStyle::Mpi}};
 
+const std::map<std::string, launch::EngineKind> kLaunchers{{"auto", launch::EngineKind::Auto},
+                                                           {"local", launch::EngineKind::Local},
+                                                           {"mpirun", launch::EngineKind::Mpirun},
+                                                           {"srun", launch::EngineKind::Srun},
+                                                           {"ssh", launch::EngineKind::Ssh}};
+
 template <typename Value>
 std::vector<std::string> names_of(const std::map<std::string, Value>& values) {
   std::vector<std::string> names;
@@ -66,6 +72,34 @@ void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& gro
       ->group(group);
 }
 
+void add_host_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
+  app.add_option("-H,--host", to.parsed.run.host_list,
+                 "hosts, as a,b:4,node[0-2,4]; b:4 takes at most 4 instances [the nodes of Slurm's "
+                 "allocation, or this host]")
+      ->type_name("LIST")
+      ->group(group);
+  app.add_option("--hostfile", to.parsed.run.hostfile, "the same from a file, one or more a line")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--launcher", to.launcher,
+                 "who starts the job on other hosts: auto takes srun within an allocation, else "
+                 "mpirun where it is installed, else ssh")
+      ->check(CLI::IsMember(names_of(kLaunchers)))
+      ->type_name("WHO")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--mpi-global-args", to.mpi_global_args, "options for mpirun, as in a shell")
+      ->type_name("ARGS")
+      ->group(group);
+  app.add_option("--mpi-local-args", to.mpi_local_args, "the same, behind those")
+      ->type_name("ARGS")
+      ->group(group);
+  app.add_flag("--host-check-only", to.parsed.host_check_only,
+               "show whether all hosts are fit for the job, and stop")
+      ->group(group)
+      ->configurable(false);
+}
+
 void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
   app.add_option(
          "--bind", to.bind,
@@ -77,8 +111,9 @@ void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& gro
       ->capture_default_str();
   app.add_option("--transport", to.transport,
                  "what carries collectives: shm between processes of one host, local within a "
-                 "single one; auto chooses")
-      ->check(CLI::IsMember({"auto", "local", "shm"}))
+                 "single one; between hosts tcp, or mpi where mpirun starts the job and nothing is "
+                 "to be restarted; auto chooses")
+      ->check(CLI::IsMember({"auto", "local", "mpi", "shm", "tcp"}))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
@@ -138,6 +173,11 @@ RunArguments decide(const std::string& where, LaunchArguments written) {
   parsed.run.bind = kBindPolicies.at(written.bind);
   parsed.run.transport = *topology::parse_transport(written.transport);
   if (!written.chaos.empty()) parsed.run.chaos = launch::parse_chaos(written.chaos);
+  parsed.run.launcher = kLaunchers.at(written.launcher);
+  parsed.run.mpi_global_args =
+      launch::split_words(written.mpi_global_args, where + ": --mpi-global-args");
+  parsed.run.mpi_local_args =
+      launch::split_words(written.mpi_local_args, where + ": --mpi-local-args");
   parsed.console.tags = kTagStyles.at(written.tags);
   parsed.console.num_instances = parsed.run.num_instances;
   if (written.verbose) parsed.console.verbosity = ui::Verbosity::Verbose;

@@ -18,6 +18,9 @@ struct LaunchArguments {
   std::string transport = "auto";
   std::string tags = "auto";
   std::string chaos;
+  std::string launcher = "auto";
+  std::string mpi_global_args;
+  std::string mpi_local_args;
   bool verbose = false;
   bool quiet = false;
 };
@@ -28,6 +31,8 @@ struct LaunchArguments {
 void add_stage_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --num-instances, --threads-per-device
 void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& group);
+/// --host, --hostfile, --launcher, --mpi-global-args, --mpi-local-args, --host-check-only
+void add_host_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --bind, --transport
 void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --tag-output, --only-output-from-instance, -v, -q

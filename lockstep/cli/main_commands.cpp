@@ -36,6 +36,8 @@ constexpr std::array kCommands{
     Command{"bench", "measure this machine: launch, comm, data, train, pipeline", bench},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},
+    // What the launcher starts on each of several hosts: nobody's to call.
+    Command{"agent", nullptr, agent},
 };
 
 }  // namespace

@@ -20,13 +20,16 @@ struct WrittenArguments {
 constexpr const char* kFooter =
     "The program gets its place in the job from LOCKSTEP_* variables, and RANK, WORLD_SIZE,\n"
     "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT for torch.distributed.\n"
-    "Instance 0 reads standard input where that is a file or a pipe; the others read nothing.\n"
+    "Instance 0 reads standard input where that is a file or a pipe; the others read nothing, and\n"
+    "nobody does where the job is on several hosts.\n"
     "Ctrl-C and SIGTERM end the job with SIGTERM and, after the grace period, SIGKILL; a second\n"
     "one kills at once. SIGUSR1 and SIGUSR2 are passed on to every instance.\n"
     "\n"
     "Exit code: that of the first instance that failed by itself, 128+n for signal n; 127 or 126\n"
-    "where the program is not found or cannot be executed; 2 for a wrong option; 75 where all\n"
-    "instances ended with 0 or 75, because they were asked to stop and can go on later.\n"
+    "where the program is not found or cannot be executed; 2 for a wrong option; 4 where a host "
+    "is\n"
+    "not fit for the job; 6 or 7 where one is lost; 75 where all instances ended with 0 or 75,\n"
+    "because they were asked to stop and can go on later.\n"
     "\n"
     "Example: lockstep run --num-replicas 8 --num-instances 4 ./train --epochs 5\n";
 
@@ -43,13 +46,7 @@ void add_size_options(CLI::App& app, WrittenArguments& to) {
 void add_place_options(CLI::App& app, WrittenArguments& to) {
   const auto* group = "Place";
   auto& parsed = to.launch.parsed;
-  app.add_option("-H,--host", parsed.run.host_list,
-                 "hosts, as a,b:4,node[0-2,4]; b:4 takes at most 4 instances [this host]")
-      ->type_name("LIST")
-      ->group(group);
-  app.add_option("--hostfile", parsed.run.hostfile, "the same from a file, one or more a line")
-      ->type_name("FILE")
-      ->group(group);
+  add_host_options(app, to.launch, group);
   add_bind_options(app, to.launch, group);
   app.add_flag("--print-topology", parsed.print_topology,
                "show hosts, instances, replicas, devices and cores")
@@ -105,7 +102,7 @@ void take_command(const CLI::App& app, const std::vector<std::string>& all,
 }
 
 void check_command(const RunArguments& arguments) {
-  if (!arguments.run.command.empty() || arguments.dry_run) return;
+  if (!arguments.run.command.empty() || arguments.dry_run || arguments.host_check_only) return;
   throw Error(ErrorKind::Options, "run: expected a program to start, found none",
               "lockstep run --num-instances 4 hostname");
 }
@@ -130,7 +127,8 @@ void export_config(const CLI::App& app, const std::string& file) {
 
 std::optional<RunArguments> parse_run_arguments(const std::vector<std::string>& arguments) {
   WrittenArguments written;
-  CLI::App app("Starts a program in many instances on this host and watches over them.", "run");
+  CLI::App app(
+      "Starts a program in many instances, on this host or several, and watches over them.", "run");
   set_usage(app, "run [options] [--] program [arguments...]");
   app.footer(kFooter);
   app.prefix_command();

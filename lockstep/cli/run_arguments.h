@@ -15,6 +15,7 @@ struct RunArguments {
   ui::ConsoleOptions console;
   bool print_topology = false;
   bool dry_run = false;
+  bool host_check_only = false;
 };
 
 /// Reads the arguments behind `lockstep run`, and writes them to a file where `--export-config`

@@ -13,11 +13,12 @@
 #include "lockstep/base/signal_name.h"
 #include "lockstep/base/strings.h"
 #include "lockstep/cli/command.h"
+#include "lockstep/cli/run_on_hosts.h"
 #include "lockstep/cli/topology_table.h"
 #include "lockstep/comm/host/kept_memory.h"
 #include "lockstep/events/job_log.h"
-#include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/launch/discover/machine_discovery.h"
+#include "lockstep/launch/engine/transport_choice.h"
 #include "lockstep/launch/place/job_plan.h"
 #include "lockstep/launch/place/shrink.h"
 #include "lockstep/launch/start/find_program.h"
@@ -31,17 +32,6 @@ namespace lockstep::cli {
 namespace {
 
 using launch::JobPlan;
-
-void check_hosts_can_be_started(const JobPlan& plan) {
-  for (const auto& instance : plan.instances) {
-    if (launch::is_this_host(instance.host)) continue;
-    throw Error(ErrorKind::Unavailable,
-                fmt::format("run: host '{}' is not this machine ('{}'), and this version starts "
-                            "instances on this machine only",
-                            instance.host, launch::this_host()),
-                "--dry-run, which shows where everything would run");
-  }
-}
 
 void make_log_dir(const std::string& folder) {
   if (folder.empty()) return;
@@ -153,22 +143,42 @@ int start(Job job, const topology::Environment& environment) {
   return status.shell_code();
 }
 
+/// A job with agents. What other hosts are like is not known in a dry run: they are taken to be
+/// like this one.
+int run_with_agents(RunArguments arguments, const HostsPlan& hosts,
+                    const topology::Environment& environment) {
+  if (hosts.used.size() > 1) {
+    launch::check_fits_hosts(arguments.run);
+    arguments.run.transport = launch::choose_transport(arguments.run, hosts.engine);
+  }
+  if (!arguments.dry_run) {
+    keep_to_ourselves(environment);
+    return run_on_hosts(arguments, hosts, environment);
+  }
+  const auto plan = launch::plan_job(arguments.run, hosts.all, launch::discover_machine());
+  const auto engine = engine_of(arguments, hosts, environment);
+  fmt::print("{}\n{}", topology_table(plan), describe_engine(arguments, *engine, hosts));
+  return 0;
+}
+
 }  // namespace
 
 int run_job(const RunArguments& arguments, const topology::Environment& environment) {
-  const auto hosts = launch::discover_hosts(arguments.run.host_list, arguments.run.hostfile);
+  const auto hosts = plan_hosts(arguments, environment);
+  if (!hosts.is_this_process() || arguments.host_check_only) {
+    return run_with_agents(arguments, hosts, environment);
+  }
   const auto machine = launch::discover_machine();
-  const auto plan = launch::plan_job(arguments.run, hosts, machine);
+  const auto plan = launch::plan_job(arguments.run, hosts.all, machine);
   if (arguments.print_topology || arguments.dry_run) {
     fmt::print("{}{}", topology_table(plan), arguments.dry_run ? "" : "\n");
     // Before the supervisor writes there.
     if (std::fflush(stdout) != 0) throw io_error("standard output");
   }
   if (arguments.dry_run) return 0;
-  check_hosts_can_be_started(plan);
   const auto program = launch::find_program(arguments.run.command.front(), environment);
   make_log_dir(arguments.run.log_dir);
-  return start({arguments, plan, program, launch::Shrinker(arguments.run, hosts, machine)},
+  return start({arguments, plan, program, launch::Shrinker(arguments.run, hosts.all, machine)},
                environment);
 }
 

@@ -219,6 +219,7 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->group(group)
       ->capture_default_str();
   add_size_options(app, to.launch, group);
+  add_host_options(app, to.launch, group);
   add_bind_options(app, to.launch, group);
   add_failure_options(app, to.launch, group);
 }

@@ -87,7 +87,7 @@ TrainerStart start_alone(const TrainArguments& arguments, const topology::Machin
                          topology::Environment environment) {
   const auto plan = launch::plan_job(arguments.job.run, launch::discover_hosts("", ""), machine);
   set_variables(arguments, environment);
-  launch::set_openmp_variables(plan, 0, environment);
+  launch::set_openmp_variables(plan.instances.front(), environment);
   auto told = trainer_arguments(arguments, {kThreads, kDevices});
   if (const int devices = arguments.job.run.devices_per_replica; devices > 1) {
     told.insert(told.end(), {kDevices, std::to_string(devices)});

@@ -83,13 +83,14 @@ struct Victim {
 struct VictimsEnded {
   int cause = 0;
   std::vector<Victim> victims;
+  std::string lost_host{};  ///< where that, and no instance, was the cause
 };
 
 struct JobRestarting {
   int restart = 0;  ///< 1 for the first
   int max_restarts = 0;
   std::optional<std::int64_t> step{};  ///< after which it goes on, where its state was kept
-  int instance = 0;                    ///< that was the cause
+  std::optional<int> instance{};       ///< that was the cause; none where a host was
 };
 
 /// An instance has failed again and again: the job goes on without its place.
@@ -107,6 +108,30 @@ struct FaultInjected {
   int signal = 0;       ///< that was sent
   Seconds duration{0};  ///< until it may go on; 0: never
   std::optional<std::int64_t> step{};
+};
+
+/// Nothing has come from a host for longer than it should take.
+struct HostLate {
+  std::string host;
+  std::string address;
+  Seconds silent{0};
+};
+
+/// A host is gone, and with it all that ran there: the verdict on a failed job.
+struct HostLost {
+  std::string host;
+  std::string address;
+  std::optional<Seconds> silent{};  ///< for so long nothing came; none where its connection ended
+  std::string why{};                ///< the connection ended
+  std::vector<int> instances{};     ///< that were on it
+  std::vector<std::string> last_lines{};  ///< of what had started its agent, or of the agent itself
+  std::optional<std::int64_t> step{};
+};
+
+/// A job that could be started again has to wait for hosts.
+struct HostsAwaited {
+  std::vector<std::string> hosts;
+  Seconds patience{0};
 };
 
 /// The launcher was told to end the job.
@@ -153,6 +178,9 @@ class JobSink {
   virtual void on(const JobRestarting& event) = 0;
   virtual void on(const JobShrunk& event) = 0;
   virtual void on(const FaultInjected& event) = 0;
+  virtual void on(const HostLate& event) = 0;
+  virtual void on(const HostLost& event) = 0;
+  virtual void on(const HostsAwaited& event) = 0;
   virtual void on(const JobInterrupted& event) = 0;
   virtual void on(const LeftoversEnded& event) = 0;
   virtual void on(const Warning& event) = 0;

@@ -112,6 +112,36 @@ void JobLog::on(const FaultInjected& event) {
   next_.on(event);
 }
 
+void JobLog::on(const HostLate& event) {
+  log_.write({.event = "host",
+              .more = {{"kind", "late"},
+                       {"host", event.host},
+                       {"address", event.address},
+                       {"seconds", event.silent.count()}}});
+  next_.on(event);
+}
+
+void JobLog::on(const HostLost& event) {
+  LogEntry entry{.event = "host",
+                 .step = event.step,
+                 .more = {{"kind", "lost"}, {"host", event.host}, {"address", event.address}}};
+  if (event.silent) {
+    entry.more.emplace_back("seconds", event.silent->count());
+  } else {
+    entry.more.emplace_back("why", event.why);
+  }
+  entry.more.emplace_back("instances", to_ranges(event.instances));
+  log_.write(entry);
+  next_.on(event);
+}
+
+void JobLog::on(const HostsAwaited& event) {
+  log_.write(
+      {.event = "host",
+       .more = {{"kind", "awaited"}, {"hosts", fmt::format("{}", fmt::join(event.hosts, ","))}}});
+  next_.on(event);
+}
+
 void JobLog::on(const JobInterrupted& event) {
   log_.write({.event = "interrupted", .more = {{"signal", signal_name(event.signal)}}});
   next_.on(event);

@@ -25,6 +25,9 @@ class JobLog final : public JobSink {
   void on(const JobRestarting& event) override;
   void on(const JobShrunk& event) override;
   void on(const FaultInjected& event) override;
+  void on(const HostLate& event) override;
+  void on(const HostLost& event) override;
+  void on(const HostsAwaited& event) override;
   void on(const JobInterrupted& event) override;
   void on(const LeftoversEnded& event) override;
   void on(const Warning& event) override;

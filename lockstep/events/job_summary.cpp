@@ -22,7 +22,13 @@ double number_in(const LogEntry& entry, std::string_view name) {
   return find<double>(entry, name).value_or(static_cast<double>(whole));
 }
 
+std::string who_in(const LogEntry& failure) {
+  if (failure.event == "host") return "host " + find<std::string>(failure, "host").value_or("?");
+  return fmt::format("instance {}", failure.instance.value_or(0));
+}
+
 std::string cause_in(const LogEntry& failure) {
+  if (failure.event == "host") return "lost";
   if (const double stopped = number_in(failure, "stopped"); stopped > 0) {
     return fmt::format("stopped for {:.3g} s", stopped);
   }
@@ -34,7 +40,9 @@ std::string cause_in(const LogEntry& failure) {
 class Account {
  public:
   void add(const LogEntry& entry) {
-    if (entry.event == "failure") failure_ = entry;
+    const bool is_lost_host =
+        entry.event == "host" && find<std::string>(entry, "kind") == "lost" && !failure_;
+    if (entry.event == "failure" || is_lost_host) failure_ = entry;
     if (entry.event == "restart") add_restart();
     if (entry.event == "chaos") ++summary_.faults;
     if (entry.event == "stall") add_stall(entry);
@@ -48,8 +56,7 @@ class Account {
   void add_restart() {
     stalled_now_.clear();
     if (!failure_) return;
-    summary_.restarts.push_back(
-        {failure_->instance.value_or(0), cause_in(*failure_), failure_->step});
+    summary_.restarts.push_back({who_in(*failure_), cause_in(*failure_), failure_->step});
     failure_.reset();
   }
 

@@ -15,8 +15,8 @@ namespace lockstep::events {
 struct JobSummary {
   /// Why the job was started again.
   struct Restart {
-    int instance = 0;
-    std::string cause;  ///< "exit code 6", "killed by SIGKILL", "stopped for 60 s"
+    std::string who;    ///< "instance 2", "host b"
+    std::string cause;  ///< "exit code 6", "killed by SIGKILL", "stopped for 60 s", "lost"
     std::optional<std::int64_t> step{};
   };
 

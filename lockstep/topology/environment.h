@@ -26,6 +26,8 @@ class Environment {
   }
   void remove(const std::string& name) { variables_.erase(name); }
 
+  const std::map<std::string, std::string>& variables() const noexcept { return variables_; }
+
   /// "NAME=value" for each, as exec wants them.
   std::vector<std::string> to_strings() const;
 

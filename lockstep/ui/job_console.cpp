@@ -166,6 +166,21 @@ void JobConsole::on(const events::FaultInjected& event) {
                   event.instance, duration));
 }
 
+void JobConsole::on(const events::HostLate& event) {
+  say(fmt::format("lockstep: warning: host {} ({}) has not answered for {:.3g} s\n", event.host,
+                  event.address, event.silent.count()));
+}
+
+void JobConsole::on(const events::HostLost& event) {
+  say(describe(event));
+}
+
+void JobConsole::on(const events::HostsAwaited& event) {
+  const auto& hosts = event.hosts;
+  say(fmt::format("lockstep: waiting for host{} {} to come back, for up to {:.3g} s\n",
+                  hosts.size() == 1 ? "" : "s", fmt::join(hosts, ", "), event.patience.count()));
+}
+
 void JobConsole::on(const events::JobInterrupted& event) {
   if (options_.verbosity == Verbosity::Quiet) return;
   if (event.grace.count() > 0) {
@@ -232,6 +247,17 @@ std::string describe(const events::InstanceFailed& failure) {
   return text;
 }
 
+std::string describe(const events::HostLost& event) {
+  const auto why = event.silent ? fmt::format("no word for {:.3g} s", event.silent->count())
+                                : fmt::format("{}", event.why);
+  auto text =
+      fmt::format("lockstep: host {} ({}) is lost: {}; instance{} {} on it\n", event.host,
+                  event.address, why, event.instances.size() == 1 ? "" : "s",
+                  to_ranges(event.instances) + (event.instances.size() == 1 ? " was" : " were"));
+  for (const auto& line : event.last_lines) text += fmt::format("  | {}\n", line);
+  return text;
+}
+
 std::string describe(const events::VictimsEnded& event) {
   std::map<std::string, std::vector<int>> by_status;
   for (const auto& [instance, status] : event.victims) {
@@ -241,8 +267,9 @@ std::string describe(const events::VictimsEnded& event) {
   for (const auto& [status, instances] : by_status) {
     groups.push_back(fmt::format("{} ({})", to_ranges(instances), status));
   }
-  return fmt::format("lockstep: ended with instance {}: {}\n", event.cause,
-                     fmt::join(groups, ", "));
+  const auto cause =
+      event.lost_host.empty() ? fmt::format("instance {}", event.cause) : "host " + event.lost_host;
+  return fmt::format("lockstep: ended with {}: {}\n", cause, fmt::join(groups, ", "));
 }
 
 }  // namespace lockstep::ui

@@ -46,6 +46,9 @@ class JobConsole final : public events::JobSink {
   void on(const events::JobRestarting& event) override;
   void on(const events::JobShrunk& event) override;
   void on(const events::FaultInjected& event) override;
+  void on(const events::HostLate& event) override;
+  void on(const events::HostLost& event) override;
+  void on(const events::HostsAwaited& event) override;
   void on(const events::JobInterrupted& event) override;
   void on(const events::LeftoversEnded& event) override;
   void on(const events::Warning& event) override;
@@ -80,6 +83,8 @@ class JobConsole final : public events::JobSink {
 
 /// The report on a failed job, as users read it.
 std::string describe(const events::InstanceFailed& failure);
+
+std::string describe(const events::HostLost& event);
 
 /// One line, however many there are.
 std::string describe(const events::VictimsEnded& event);

@@ -25,7 +25,7 @@ std::string describe_causes(const std::vector<events::JobSummary::Restart>& rest
       break;
     }
     const auto step = restart.step ? fmt::format(" at step {}", *restart.step) : "";
-    causes.push_back(fmt::format("instance {} {}{}", restart.instance, restart.cause, step));
+    causes.push_back(fmt::format("{} {}{}", restart.who, restart.cause, step));
   }
   return fmt::format("{}", fmt::join(causes, ", "));
 }

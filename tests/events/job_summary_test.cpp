@@ -24,7 +24,7 @@ TEST(JobSummaryTest, TellsWhyTheJobWasStartedAgain) {
       {.event = "end", .more = {{"seconds", 58.12}}}};
   const auto summary = summarize(log);
   ASSERT_EQ(summary.restarts.size(), 3U);  // the last failure was followed by none
-  EXPECT_EQ(summary.restarts[0].instance, 1);
+  EXPECT_EQ(summary.restarts[0].who, "instance 1");
   EXPECT_EQ(summary.restarts[0].cause, "killed by SIGKILL");
   EXPECT_EQ(summary.restarts[0].step, 120);
   EXPECT_EQ(summary.restarts[1].cause, "exit code 6");

@@ -20,6 +20,9 @@ class RecordingSink : public events::JobSink {
   void on(const events::JobRestarting&) override {}
   void on(const events::JobShrunk&) override {}
   void on(const events::FaultInjected& event) override { faults.push_back(event); }
+  void on(const events::HostLate&) override {}
+  void on(const events::HostLost&) override {}
+  void on(const events::HostsAwaited&) override {}
   void on(const events::JobInterrupted&) override {}
   void on(const events::LeftoversEnded&) override {}
   void on(const events::Warning& event) override { warnings.push_back(event.text); }

@@ -9,7 +9,8 @@ using events::JobSummary;
 
 TEST(JobReportTest, SumsAJobUpInTwoLines) {
   JobSummary summary;
-  summary.restarts = {{1, "killed by SIGKILL", 120}, {3, "exit code 6", std::nullopt}};
+  summary.restarts = {{"instance 1", "killed by SIGKILL", 120},
+                      {"instance 3", "exit code 6", std::nullopt}};
   summary.faults = 5;
   summary.stalls = 2;
   summary.stalled = {3};
@@ -39,9 +40,9 @@ TEST(JobReportTest, TellsOneFromSeveral) {
 TEST(JobReportTest, LeavesOutWhatWasNot) {
   JobSummary summary;
   EXPECT_EQ(describe(summary), "");
-  summary.restarts = {{0, "exit code 9", std::nullopt}};
+  summary.restarts = {{"instance 0", "exit code 9", std::nullopt}};
   EXPECT_EQ(describe(summary), "lockstep: 1 restart: instance 0 exit code 9\n");
-  summary.restarts.assign(10, {0, "exit code 9", 1});
+  summary.restarts.assign(10, {"instance 0", "exit code 9", 1});
   EXPECT_TRUE(describe(summary).ends_with("instance 0 exit code 9 at step 1, and 2 more\n"));
 }
 

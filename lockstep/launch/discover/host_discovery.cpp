@@ -15,12 +15,19 @@ std::string this_host() {
   return name.data();
 }
 
-bool is_this_host(const std::string& name) {
-  const auto own = this_host();
+bool is_same_host(const std::string& a, const std::string& b) {
+  if (a == b) return true;
   const auto short_name = [](const std::string& full) { return full.substr(0, full.find('.')); };
-  if (name == "localhost" || name == "127.0.0.1" || name == own) return true;
-  const bool one_is_short = name == short_name(name) || own == short_name(own);
-  return one_is_short && short_name(name) == short_name(own);
+  const bool one_is_short = a == short_name(a) || b == short_name(b);
+  return one_is_short && short_name(a) == short_name(b);
+}
+
+bool is_this_host(const std::string& name) {
+  return name == "localhost" || name == "127.0.0.1" || is_same_host(name, this_host());
+}
+
+bool is_this_host(const std::string& name, const topology::Environment& environment) {
+  return environment.get("SLURMD_NODENAME") == name || is_this_host(name);
 }
 
 std::vector<topology::Host> discover_hosts(const std::string& host_list,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/place/shrink.h"
@@ -49,6 +50,8 @@ std::pair<std::string, std::string> parse_variable(const std::string& text) {
   topology::Identity full;
   full.kept_memory = 0;
   full.events_file = "";
+  full.hosts = {{}};
+  full.listener = 0;
   write_identity(own, full, {});
   if (own.has(name)) {
     throw Error(ErrorKind::Options, fmt::format("run: --env {}: the launcher sets this", name),
@@ -57,9 +60,18 @@ std::pair<std::string, std::string> parse_variable(const std::string& text) {
   return {std::move(name), text.substr(equals + 1)};
 }
 
-int devices_of(const JobPlan& plan, int host) {
-  return topology::devices_on_host(plan.usable_cores, plan.threads_per_device,
+int devices_of(const JobPlan& plan, int host, const Machine& machine) {
+  return topology::devices_on_host(machine.usable_cores(), plan.threads_per_device,
                                    plan.placement.stages_on_host(host));
+}
+
+/// The least of those hosts that compute anything, so that T is one for the whole job.
+int least_usable_cores(const topology::Placement& placement, std::span<const Machine> machines) {
+  int least = std::numeric_limits<int>::max();
+  for (const auto& place : placement.instances) {
+    least = std::min(least, machines[static_cast<std::size_t>(place.host)].usable_cores());
+  }
+  return least;
 }
 
 std::vector<int> cpus_of(const std::vector<int>& cores, const Machine& machine) {
@@ -73,8 +85,9 @@ std::vector<int> cpus_of(const std::vector<int>& cores, const Machine& machine) 
 }
 
 /// Fills in the cores of each instance, host by host.
-void bind_all(JobPlan& plan, const Machine& machine, topology::BindPolicy policy) {
+void bind_all(JobPlan& plan, std::span<const Machine> machines, topology::BindPolicy policy) {
   for (std::size_t host = 0; host < plan.placement.hosts.size(); ++host) {
+    const auto& machine = machines[host];
     const auto local = plan.placement.on_host(static_cast<int>(host));
     if (local.empty()) continue;
     std::vector<std::vector<int>> device_ids;
@@ -82,8 +95,8 @@ void bind_all(JobPlan& plan, const Machine& machine, topology::BindPolicy policy
       device_ids.push_back(
           plan.instances[static_cast<std::size_t>(place.instance)].identity.device_ids);
     }
-    const auto cores =
-        topology::bind(machine, device_ids, devices_of(plan, static_cast<int>(host)), policy);
+    const auto cores = topology::bind(machine, device_ids,
+                                      devices_of(plan, static_cast<int>(host), machine), policy);
     for (std::size_t i = 0; i < local.size(); ++i) {
       auto& instance = plan.instances[static_cast<std::size_t>(local[i].instance)];
       instance.cores = cores[i];
@@ -92,7 +105,8 @@ void bind_all(JobPlan& plan, const Machine& machine, topology::BindPolicy policy
   }
 }
 
-topology::Identity identify(const JobPlan& plan, const topology::InstancePlace& place) {
+topology::Identity identify(const JobPlan& plan, const topology::InstancePlace& place,
+                            const Machine& machine) {
   const auto& placement = plan.placement;
   topology::Identity identity;
   identity.launched_by = topology::LaunchedBy::Lockstep;
@@ -104,40 +118,52 @@ topology::Identity identify(const JobPlan& plan, const topology::InstancePlace& 
   identity.local_replicas = place.replicas;
   identity.devices_per_replica = placement.shape.devices_per_replica;
   identity.device_ids =
-      topology::device_ids(placement, place.instance, devices_of(plan, place.host));
+      topology::device_ids(placement, place.instance, devices_of(plan, place.host, machine));
   identity.threads_per_device = plan.threads_per_device;
   return identity;
 }
 
 }  // namespace
 
-JobPlan plan_job(const RunOptions& options, std::vector<topology::Host> hosts,
-                 const Machine& machine) {
+topology::Placement place_job(const RunOptions& options, std::vector<topology::Host> hosts) {
   check(options);
+  return topology::place(std::move(hosts),
+                         {.replicas = options.num_replicas.value_or(options.num_instances),
+                          .instances = options.num_instances,
+                          .devices_per_replica = options.devices_per_replica});
+}
+
+JobPlan plan_job(const RunOptions& options, std::vector<topology::Host> hosts,
+                 std::span<const Machine> machines) {
   JobPlan plan;
-  plan.placement = topology::place(
-      std::move(hosts), {.replicas = options.num_replicas.value_or(options.num_instances),
-                         .instances = options.num_instances,
-                         .devices_per_replica = options.devices_per_replica});
-  plan.usable_cores = machine.usable_cores();
+  plan.placement = place_job(options, std::move(hosts));
   plan.threads_per_device = options.threads_per_device.value_or(
-      topology::threads_per_device(plan.usable_cores, plan.placement));
+      topology::threads_per_device(least_usable_cores(plan.placement, machines), plan.placement));
   for (const auto& variable : options.environment) {
     plan.environment.push_back(parse_variable(variable));
   }
   for (const auto& place : plan.placement.instances) {
+    const auto& machine = machines[static_cast<std::size_t>(place.host)];
     PlannedInstance instance;
-    instance.identity = identify(plan, place);
+    instance.identity = identify(plan, place, machine);
     instance.identity.stall_timeout = options.stall_timeout;
     instance.identity.transport = options.transport;
     if (!options.cache_path.empty()) {
       instance.identity.cache_path = std::filesystem::absolute(options.cache_path).string();
     }
     instance.host = plan.placement.hosts[static_cast<std::size_t>(place.host)].name;
+    instance.stages_on_host = plan.placement.stages_on_host(place.host);
+    instance.usable_cores = machine.usable_cores();
     plan.instances.push_back(std::move(instance));
   }
-  bind_all(plan, machine, options.bind);
+  bind_all(plan, machines, options.bind);
   return plan;
+}
+
+JobPlan plan_job(const RunOptions& options, std::vector<topology::Host> hosts,
+                 const Machine& machine) {
+  const std::vector<Machine> machines(hosts.size(), machine);
+  return plan_job(options, std::move(hosts), machines);
 }
 
 }  // namespace lockstep::launch

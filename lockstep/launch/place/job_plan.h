@@ -1,11 +1,13 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/events/job_events.h"
+#include "lockstep/launch/engine/engine.h"
 #include "lockstep/launch/supervise/chaos.h"
 #include "lockstep/topology/identity.h"
 #include "lockstep/topology/machine.h"
@@ -21,6 +23,9 @@ struct RunOptions {
   std::optional<int> threads_per_device;
   std::string host_list;
   std::string hostfile;
+  EngineKind launcher = EngineKind::Auto;
+  std::vector<std::string> mpi_global_args{};
+  std::vector<std::string> mpi_local_args{};
   topology::BindPolicy bind = topology::BindPolicy::Auto;
   int max_restarts = 0;
   bool shrink = false;
@@ -40,20 +45,27 @@ struct PlannedInstance {
   std::string host;
   std::vector<int> cores;  ///< of the host, that it is bound to; empty: it is free
   std::vector<int> cpus;   ///< the same as the operating system numbers them
+  int stages_on_host = 1;  ///< that all instances of its host compute
+  int usable_cores = 1;    ///< of its host
 };
 
 /// The job, with every value decided: nothing is left to default at run time.
 struct JobPlan {
   topology::Placement placement;
   int threads_per_device = 1;
-  int usable_cores = 1;  ///< of each host
   std::vector<PlannedInstance> instances;
   std::vector<std::pair<std::string, std::string>> environment;  ///< from `--env`
 };
 
-/// Decides where everything runs. Hosts other than this one are taken to be like `machine`.
-/// Throws `Options`.
+/// Decides where everything runs, with the machine of each host. Throws `Options`.
+JobPlan plan_job(const RunOptions& options, std::vector<topology::Host> hosts,
+                 std::span<const topology::Machine> machines);
+
+/// The same for hosts that are all alike, or taken to be.
 JobPlan plan_job(const RunOptions& options, std::vector<topology::Host> hosts,
                  const topology::Machine& machine);
+
+/// Which instances go where, before any machine is known. Throws `Options`.
+topology::Placement place_job(const RunOptions& options, std::vector<topology::Host> hosts);
 
 }  // namespace lockstep::launch

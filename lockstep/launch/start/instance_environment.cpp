@@ -1,6 +1,7 @@
 #include "lockstep/launch/start/instance_environment.h"
 
 #include "lockstep/base/strings.h"
+#include "lockstep/launch/hosts/host_environment.h"
 
 namespace lockstep::launch {
 
@@ -13,6 +14,13 @@ topology::Environment instance_environment(const JobPlan& plan, const PlannedIns
     environment.remove("OMP_NUM_THREADS");
     environment.remove("OMP_WAIT_POLICY");
   }
+  if (context.runs_under_agent) {
+    // One process alone can take the agent's place in an MPI job.
+    const bool joins_mpi = context.leader_joins_mpi && instance.identity.local_instance == 0;
+    for (const auto& [name, value] : context.environment.variables()) {
+      if (belongs_to_mpi(name) && !joins_mpi) environment.remove(name);
+    }
+  }
   for (const auto& [name, value] : plan.environment) environment.set(name, value);
 
   auto identity = instance.identity;
@@ -21,18 +29,18 @@ topology::Environment instance_environment(const JobPlan& plan, const PlannedIns
   identity.restart_count = restart_count;
   if (!context.events_file.empty()) identity.events_file = context.events_file;
   if (context.kept_memory >= 0) identity.kept_memory = context.kept_memory;
+  if (context.listener >= 0 && identity.local_instance == 0) identity.listener = context.listener;
   write_identity(environment, identity, context.rendezvous);
-
-  const auto& place = plan.placement.instances[static_cast<std::size_t>(identity.instance)];
-  set_openmp_variables(plan, place.host, environment);
+  set_openmp_variables(instance, environment);
   return environment;
 }
 
-void set_openmp_variables(const JobPlan& plan, int host, topology::Environment& environment) {
-  environment.set_if_absent("OMP_NUM_THREADS", std::to_string(plan.threads_per_device));
+void set_openmp_variables(const PlannedInstance& instance, topology::Environment& environment) {
+  environment.set_if_absent("OMP_NUM_THREADS",
+                            std::to_string(instance.identity.threads_per_device.value_or(1)));
   // Threads that spin while they wait take the core from the ones they wait for.
   const auto threads = parse_integer(*environment.get("OMP_NUM_THREADS"));
-  if (threads.value_or(1) * plan.placement.stages_on_host(host) > plan.usable_cores) {
+  if (threads.value_or(1) * instance.stages_on_host > instance.usable_cores) {
     environment.set_if_absent("OMP_WAIT_POLICY", "passive");
   }
 }

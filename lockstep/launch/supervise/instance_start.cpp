@@ -31,8 +31,8 @@ Pipe make_output_pipe() {
 
 /// Instance 0 reads what the launcher was given. A terminal stays with the shell: a process outside
 /// the foreground group that read from it would be stopped.
-UniqueFd open_stdin(int instance) {
-  if (instance == 0 && ::isatty(STDIN_FILENO) == 0) {
+UniqueFd open_stdin(int instance, StartOptions::Input input) {
+  if (instance == 0 && input == StartOptions::Input::Launchers && ::isatty(STDIN_FILENO) == 0) {
     if (UniqueFd own(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)); own) return own;
   }
   return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -58,12 +58,15 @@ InstanceProcess InstanceStarter::start(const JobPlan& plan, const PlannedInstanc
   auto error_log = open_log(options_.log_dir, instance, "stderr", restart_count);
   auto output = make_output_pipe();
   auto error = make_output_pipe();
-  const auto input = open_stdin(instance);
+  const auto input = open_stdin(instance, options_.input);
   // A job that is started again reads its file from the beginning; a pipe goes on where it was.
   if (restart_count > 0 && input_start_ >= 0) ::lseek(input.get(), input_start_, SEEK_SET);
 
   std::vector<int> inherited;
   if (context_.kept_memory >= 0) inherited.push_back(context_.kept_memory);
+  if (context_.listener >= 0 && planned.identity.local_instance == 0) {
+    inherited.push_back(context_.listener);
+  }
   auto spawned = spawn({
       .program = options_.program,
       .arguments = options_.arguments,

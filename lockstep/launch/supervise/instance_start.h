@@ -20,6 +20,8 @@ struct StartOptions {
   std::string log_dir;
   OutputStream::Mode stdout_mode = OutputStream::Mode::Lines;
   OutputStream::Mode stderr_mode = OutputStream::Mode::Lines;
+  enum class Input { Launchers, Nothing };
+  Input input = Input::Launchers;  ///< of instance 0; the others read nothing
 };
 
 /// Starts instances: their pipes, files, variables and processes.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/supervise/descendants.h"
@@ -65,7 +66,7 @@ int Supervisor::run() {
 }
 
 int Supervisor::run_attempts() {
-  for (int restart = 0;; ++restart) {
+  for (int restart = options_.first_attempt;; ++restart) {
     run_attempt(restart);
     if (!attempt_.failed || !may_restart()) break;
     const int cause = this->cause();
@@ -88,7 +89,7 @@ bool Supervisor::may_restart() const {
 /// Where instances have given up on one that was late, that one; else who failed.
 int Supervisor::cause() const {
   const int failed = *attempt_.failed;
-  const auto& status = attempt_.instances[static_cast<std::size_t>(failed)].status;
+  const auto& status = process_of(failed).status;
   const bool gave_up = status->shell_code() == lockstep::exit_code(ErrorKind::Timeout);
   const int late = options_.kept_memory != nullptr ? options_.kept_memory->given_up() : -1;
   return gave_up && late >= 0 && late < std::ssize(attempt_.instances) ? late : failed;
@@ -114,7 +115,7 @@ void Supervisor::shrink_if_repeated(int cause) {
 /// asked to stop, and did, has ended well; unless the launcher had no patience with some of it.
 int Supervisor::exit_code() const {
   if (attempt_.failed) {
-    return attempt_.instances[static_cast<std::size_t>(*attempt_.failed)].status->shell_code();
+    return process_of(*attempt_.failed).status->shell_code();
   }
   const int output_error = sink_.output_error();
   if (output_error == EPIPE) return 128 + SIGPIPE;
@@ -140,6 +141,15 @@ std::optional<std::int64_t> Supervisor::step() const {
 
 bool Supervisor::is_state_kept() const {
   return options_.kept_memory != nullptr && options_.kept_memory->num_pieces() > 0;
+}
+
+/// The instances of one host among several are not numbered from 0.
+const InstanceProcess& Supervisor::process_of(int instance) const {
+  return *std::ranges::find(attempt_.instances, instance, &InstanceProcess::instance);
+}
+
+InstanceProcess& Supervisor::process_of(int instance) {
+  return *std::ranges::find(attempt_.instances, instance, &InstanceProcess::instance);
 }
 
 void Supervisor::run_attempt(int restart_count) {
@@ -182,6 +192,8 @@ void Supervisor::wait_for_something() {
   std::vector<OutputStream*> streams;
   const auto blocked_on = sink_.blocked_on();
   for (const int fd : blocked_on) fds.push_back({fd, POLLOUT, 0});
+  if (options_.overseer != nullptr)
+    std::ranges::copy(options_.overseer->descriptors(), std::back_inserter(fds));
   const auto first_stream = fds.size();
   if (blocked_on.empty()) {
     for (auto& process : attempt_.instances) {
@@ -196,10 +208,12 @@ void Supervisor::wait_for_something() {
 
   if (fds[1].revents != 0) {
     warden_gone_ = true;
+    if (options_.overseer != nullptr) options_.overseer->note_warden_gone();
     begin_killing();
   }
   if (fds[2].revents != 0) reap();
   while (const auto signal = signals_.take()) handle_signal(*signal);
+  if (options_.overseer != nullptr) options_.overseer->attend(*this);
   act_on_time();
 
   sink_.resume();
@@ -211,10 +225,13 @@ void Supervisor::wait_for_something() {
 
 void Supervisor::handle_signal(int signal) {
   if (ends_job(signal)) return interrupt(signal);
+  if (signal != SIGCHLD) return pass_on(signal);
+  note_stops(attempt_.instances, sink_);
+  reap();
+}
+
+void Supervisor::pass_on(int signal) {
   switch (signal) {
-    case SIGCHLD:
-      note_stops(attempt_.instances, sink_);
-      return reap();
     case SIGTSTP:
       is_suspended_ = true;
       return signal_groups(attempt_.instances, signal);
@@ -229,6 +246,7 @@ void Supervisor::handle_signal(int signal) {
 
 /// The first time gently, the second time at once. SIGQUIT is never gentle.
 void Supervisor::interrupt(int signal) {
+  if (options_.overseer != nullptr) return options_.overseer->note_signal(signal);
   const bool is_repeated = interrupted_by_ && Clock::now() - interrupted_at_ < kSameSignal;
   if (is_repeated && signal != SIGQUIT) return;
   const bool kill = interrupted_by_.has_value() || signal == SIGQUIT;
@@ -260,7 +278,7 @@ void Supervisor::note_death(const DeathWatch::Death& death) {
                                    .status = death.status,
                                    .run_time = process.ended - process.started,
                                    .step = step()});
-    if (attempt_.phase != Phase::Running) continue;
+    if (attempt_.phase != Phase::Running || options_.overseer != nullptr) continue;
     attempt_.verdict.add(process.instance, death.status);
     // The program has told all of its instances to stop: they will, in their own way.
     if (has_stopped(death.status) && !attempt_.deadline) {
@@ -288,10 +306,11 @@ bool Supervisor::is_watching() const {
 /// When there is something to do though nothing happens.
 std::optional<Clock::time_point> Supervisor::next_time() const {
   auto next = attempt_.deadline;
-  if (!is_watching()) return next;
   const auto consider = [&](std::optional<Clock::time_point> time) {
     if (time) next = std::min(next.value_or(*time), *time);
   };
+  if (options_.overseer != nullptr) consider(options_.overseer->next_time());
+  if (!is_watching()) return next;
   if (options_.stall_timeout.count() > 0) {
     consider(next_overdue_stop(attempt_.instances, options_.stall_timeout));
   }
@@ -329,8 +348,15 @@ void Supervisor::act_on_time() {
 
 /// Names the culprit at once: what it wrote last has arrived, and the others may take their time.
 void Supervisor::fail(int instance) {
-  auto& cause = attempt_.instances[static_cast<std::size_t>(instance)];
   attempt_.failed = instance;
+  report(instance);
+  // What the others would save is saved.
+  if (is_state_kept() && may_restart()) return begin_killing();
+  begin_ending();
+}
+
+void Supervisor::report(int instance) {
+  auto& cause = process_of(instance);
   for (auto* stream : cause.streams()) {
     stream->forward(sink_);
     stream->finish_line(sink_);
@@ -343,9 +369,15 @@ void Supervisor::fail(int instance) {
                                   .last_error_lines = cause.standard_error.tail().lines(),
                                   .stopped = cause.given_up_after,
                                   .step = step()});
-  // What the others would save is saved.
-  if (is_state_kept() && may_restart()) return begin_killing();
-  begin_ending();
+}
+
+void Supervisor::end() {
+  if (attempt_.phase == Phase::Running) begin_ending();
+}
+
+void Supervisor::kill(Output output) {
+  if (output == Output::Drop) waits_for_reader_ = false;
+  begin_killing();
 }
 
 void Supervisor::begin_ending() {
@@ -400,14 +432,18 @@ void Supervisor::wait_for_reader() {
     std::optional<Clock::time_point> deadline;
     if (interrupted_by_) deadline = after(interrupted_at_, options_.grace_period);
     if (deadline && Clock::now() >= *deadline) return;
+    if (options_.overseer != nullptr) deadline = options_.overseer->next_time();
 
     std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {options_.warden, POLLIN, 0}};
     for (const int fd : blocked_on) fds.push_back({fd, POLLOUT, 0});
+    if (options_.overseer != nullptr)
+      std::ranges::copy(options_.overseer->descriptors(), std::back_inserter(fds));
     ::poll(fds.data(), fds.size(), milliseconds_until(deadline));
     warden_gone_ = fds[1].revents != 0;
     while (const auto signal = signals_.take()) {
       if (ends_job(*signal)) interrupt(*signal);
     }
+    if (options_.overseer != nullptr) options_.overseer->attend(*this);
     sink_.resume();
   }
 }

@@ -15,6 +15,7 @@
 #include "lockstep/launch/supervise/fault_injector.h"
 #include "lockstep/launch/supervise/instance_process.h"
 #include "lockstep/launch/supervise/instance_start.h"
+#include "lockstep/launch/supervise/overseer.h"
 #include "lockstep/launch/supervise/signals.h"
 #include "lockstep/launch/supervise/verdict.h"
 
@@ -29,6 +30,8 @@ struct SupervisorOptions {
   /// What instances leave for those that come after them; it outlives the supervisor.
   comm::host::KeptMemory* kept_memory = nullptr;
   Shrinker* shrinker = nullptr;  ///< plans with fewer instances, where that is wanted
+  int first_attempt = 0;         ///< how often the job had been started before
+  Overseer* overseer = nullptr;  ///< decides instead of the supervisor, which only reports
 };
 
 /// Starts the instances of this host, passes on their output, and stays until no process of the
@@ -50,6 +53,24 @@ class Supervisor {
   /// Throws `NotExecutable` or `Io` where an instance cannot be started; nothing is left then
   /// either.
   int run();
+
+  // What an overseer may ask for while the job runs.
+
+  /// SIGTERM, and after the grace period SIGKILL, to all that is left.
+  void end();
+  enum class Output { Deliver, Drop };
+  /// SIGKILL. What was written is passed on first, or dropped where nobody waits for it any more.
+  void kill(Output output);
+  /// Any signal that does not end the job.
+  void pass_on(int signal);
+  /// Tells the sink of an instance that has failed: what it wrote last is passed on before.
+  void report(int instance);
+
+  /// The last optimizer step that the instances of this host have committed.
+  std::optional<std::int64_t> step() const;
+  bool is_state_kept() const;
+  /// Whether the last attempt has left processes that not even SIGKILL has ended.
+  bool has_survivors() const noexcept { return attempt_.has_survivors; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -77,8 +98,8 @@ class Supervisor {
   int cause() const;
   void shrink_if_repeated(int cause);
   int exit_code() const;
-  std::optional<std::int64_t> step() const;
-  bool is_state_kept() const;
+  const InstanceProcess& process_of(int instance) const;
+  InstanceProcess& process_of(int instance);
 
   void wait_for_something();
   void handle_signal(int signal);

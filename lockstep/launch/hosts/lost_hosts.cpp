@@ -1,0 +1,127 @@
+// How a coordinator finds out that a host is gone, and has it back.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/launch/hosts/coordinator.h"
+
+namespace lockstep::launch {
+namespace {
+
+/// A host that is silent for so long, where its peers have given up waiting, is what they waited
+/// for.
+constexpr std::chrono::seconds kSuspicious{3};
+constexpr std::chrono::seconds kRetryInterval{2};
+
+}  // namespace
+
+/// Whether an instance has ended because it waited for somebody in vain.
+bool Coordinator::is_of_waiting(const events::ExitStatus& status) {
+  return status == events::ExitStatus{.code = lockstep::exit_code(ErrorKind::Timeout)} ||
+         status == events::ExitStatus{.code = lockstep::exit_code(ErrorKind::PeerLost)};
+}
+
+/// The one that has been silent longest, where that is suspicious; -1: none.
+int Coordinator::silent_host() const {
+  int found = -1;
+  Clock::duration longest = kSuspicious;
+  for (int host = 0; host < pool_.size(); ++host) {
+    if (hosts_[static_cast<std::size_t>(host)].is_over || !pool_.is_ready(host)) continue;
+    if (pool_.silence(host) < longest) continue;
+    longest = pool_.silence(host);
+    found = host;
+  }
+  return found;
+}
+
+void Coordinator::look_for_lost_hosts() {
+  for (int host = 0; host < pool_.size(); ++host) {
+    auto& state = hosts_[static_cast<std::size_t>(host)];
+    if (state.is_lost || state.is_over) continue;
+    if (!pool_.is_ready(host)) {
+      lose(host, std::nullopt);
+      continue;
+    }
+    const events::Seconds silent = pool_.silence(host);
+    if (job_.stall_timeout.count() > 0 && silent > job_.stall_timeout) {
+      lose(host, silent);
+    } else if (silent > kLate && !state.is_late) {
+      state.is_late = true;
+      const auto& link = pool_.link(host);
+      sink_.on(events::HostLate{.host = link.name, .address = link.address, .silent = silent});
+    } else if (silent < kLate) {
+      state.is_late = false;
+    }
+  }
+}
+
+/// The first one that is lost while the job is meant to run is the cause; all that come later are
+/// victims of what followed.
+void Coordinator::lose(int host, std::optional<events::Seconds> silent) {
+  auto& state = hosts_[static_cast<std::size_t>(host)];
+  state.is_lost = true;
+  state.is_kept = false;
+  const auto& link = pool_.link(host);
+  events::HostLost event{.host = link.name,
+                         .address = link.address,
+                         .silent = silent,
+                         .why = link.problem,
+                         .last_lines = silent ? std::vector<std::string>{} : link.last_lines,
+                         .step = step()};
+  for (int i = 0; i < std::ssize(attempt_.instances); ++i) {
+    if (attempt_.instances[static_cast<std::size_t>(i)].host == host) event.instances.push_back(i);
+  }
+  pool_.give_up(host);
+  if (attempt_.phase != Phase::Running) return;
+  attempt_.lost = event;
+  sink_.on(event);
+  if (may_restart() && is_state_kept_elsewhere(host)) return begin_killing(/*drops_output=*/false);
+  begin_ending();
+}
+
+bool Coordinator::is_state_kept_elsewhere(int host) const {
+  for (int other = 0; other < pool_.size(); ++other) {
+    if (other != host && !hosts_[static_cast<std::size_t>(other)].is_kept) return false;
+  }
+  return pool_.size() > 1;
+}
+
+/// Returns whether all hosts are there, and the job can be started again.
+bool Coordinator::bring_hosts_back() {
+  std::vector<int> lost;
+  std::vector<std::string> names;
+  for (int host = 0; host < pool_.size(); ++host) {
+    if (pool_.is_ready(host)) continue;
+    lost.push_back(host);
+    names.push_back(pool_.link(host).name);
+  }
+  if (lost.empty()) return true;
+  sink_.on(events::HostsAwaited{.hosts = names, .patience = kPatienceWithHosts});
+  const auto deadline = Clock::now() + kPatienceWithHosts;
+  while (Clock::now() < deadline && !interrupted_by_ && !warden_gone_) {
+    if (try_hosts(lost)) return true;
+    const auto next = Clock::now() + kRetryInterval;
+    while (Clock::now() < next && !interrupted_by_ && !warden_gone_) wait_for_something(next);
+  }
+  return false;
+}
+
+bool Coordinator::try_hosts(const std::vector<int>& lost) {
+  std::vector<int> tried;
+  if (engine_.starts_all_at_once()) {
+    pool_.shut_down();
+    for (int host = 0; host < pool_.size(); ++host) tried.push_back(host);
+  } else {
+    std::ranges::copy_if(lost, std::back_inserter(tried),
+                         [&](int host) { return !pool_.is_ready(host); });
+  }
+  pool_.start(tried);
+  check_.begin(tried);
+  is_checking_ = true;
+  while (!check_.is_done() && !interrupted_by_ && !warden_gone_) wait_for_something();
+  is_checking_ = false;
+  return check_.is_done() && check_.all_are_good();
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,412 @@
+// Jobs over hosts that are all this machine, through agents that a fake ssh starts.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "lockstep/base/file.h"
+#include "lockstep/events/event_log.h"
+#include "tests/support/fake_hosts.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::vector<std::string> script(const std::string& text) {
+  return {"sh", "-c", text};
+}
+
+/// Four instances on two hosts.
+std::vector<std::string> on_two(std::vector<std::string> options, const std::string& text) {
+  options.insert(options.begin(), {"--num-instances", "4"});
+  return FakeHosts::run_command("x1:2,x2:2", std::move(options), script(text));
+}
+
+TEST(RunHostsTest, TellsEachInstanceItsPlaceOnItsHost) {
+  const FakeHosts hosts;
+  const auto result =
+      hosts.lockstep(on_two({},
+                            "echo $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE $LOCKSTEP_HOST_INDEX "
+                            "$MASTER_ADDR; echo $LOCKSTEP_HOSTS"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = sorted_lines(result.out);
+  EXPECT_THAT(lines, StartsWith("[0] 0 0 2 0 127.0.0.2\n"));
+  EXPECT_THAT(lines, HasSubstr("[1] 1 1 2 0 127.0.0.2\n"));
+  EXPECT_THAT(lines, HasSubstr("[2] 2 0 2 1 127.0.0.2\n"));
+  EXPECT_THAT(lines, HasSubstr("[3] 3 1 2 1 127.0.0.2\n"));
+  EXPECT_THAT(lines, ContainsRegex("\\[3\\] x1,127.0.0.2,[0-9]+,2;x2,127.0.0.3,[0-9]+,2\n"));
+}
+
+TEST(RunHostsTest, GivesTheFirstInstanceOfAHostItsListenerAndAllTheSecret) {
+  const FakeHosts hosts;
+  const auto result =
+      hosts.lockstep(on_two({},
+                            "echo ${LOCKSTEP_LISTENER:+listens}; "
+                            "[ -z \"$LOCKSTEP_LISTENER\" ] || readlink "
+                            "/proc/self/fd/$LOCKSTEP_LISTENER | cut -d: -f1; "
+                            "stat -c %a $LOCKSTEP_RUN_DIR/secret; "
+                            "wc -c < $LOCKSTEP_RUN_DIR/secret; env | grep -c _AGENT_ || true"));
+  const auto lines = sorted_lines(result.out);
+  EXPECT_THAT(lines, HasSubstr("[0] listens\n[0] socket\n"));
+  EXPECT_THAT(lines, HasSubstr("[2] listens\n[2] socket\n"));
+  EXPECT_THAT(lines, Not(HasSubstr("[1] listens\n")));
+  for (const auto* line : {"[0] 600\n", "[1] 65\n", "[3] 0\n"}) EXPECT_THAT(lines, HasSubstr(line));
+}
+
+TEST(RunHostsTest, HandsOnTheLaunchersVariablesAndFolderButNotThoseOfItsHost) {
+  const FakeHosts hosts;
+  auto options = hosts.options();
+  options.environment["GREETING"] = "hello\xff there";
+  options.environment["SSH_CONNECTION"] = "the launcher's own";
+  const auto result = testing::lockstep(
+      on_two({"--env", "MORE=a b"}, "echo \"$GREETING/$MORE/$SSH_CONNECTION\"; pwd"), options);
+  EXPECT_THAT(result.out, HasSubstr("[3] hello\xff there/a b/127.0.0.1 4000 127.0.0.3 22\n"));
+  EXPECT_THAT(result.out, HasSubstr("[2] " + std::filesystem::current_path().string() + "\n"));
+}
+
+TEST(RunHostsTest, ReadsNothingFromStandardInput) {
+  const FakeHosts hosts;
+  auto options = hosts.options();
+  options.input = "some words\n";
+  const auto result = testing::lockstep(on_two({}, "wc -c"), options);
+  EXPECT_EQ(sorted_lines(result.out), "[0] 0\n[1] 0\n[2] 0\n[3] 0\n");
+}
+
+TEST(RunHostsTest, PassesOnAllOutputOfAllHostsHoweverMuch) {
+  const FakeHosts hosts;
+  const auto result = hosts.lockstep(on_two({"--tag-output", "never"}, "seq 1 200000"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 4 * 200000);
+}
+
+TEST(RunHostsTest, NamesAnInstanceOfAnotherHostThatFailedAndItsLastLines) {
+  const FakeHosts hosts;
+  const auto result =
+      hosts.lockstep(on_two({}, "if [ $RANK = 3 ]; then echo why >&2; exit 42; fi; sleep 60"));
+  EXPECT_EQ(result.exit_code, 42);
+  EXPECT_THAT(result.err,
+              ContainsRegex("lockstep: instance 3 failed: exit code 42, after [0-9.]+ s "
+                            "\\(host x2, pid [0-9]+\\)\n  its last lines on stderr:\n  \\| why\n"));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: ended with instance 3: 0-2 (killed by SIGTERM)\n"));
+  EXPECT_LT(result.time.count(), 5);
+}
+
+TEST(RunHostsTest, NeverEndsWithTheCodeOfAVictimOnAnotherHost) {
+  const FakeHosts hosts;
+  const auto flag = hosts.folder().path() + "/gone";
+  const auto result = hosts.lockstep(on_two(
+      {}, fmt::format("case $RANK in 0) touch {0}; exit 7;; 3) while [ ! -e {0} ]; do sleep 0.01; "
+                      "done; sleep 0.2; exit 3;; esac; sleep 60",
+                      flag)));
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("instance 3 failed: exit code 3"));
+  EXPECT_THAT(result.err, HasSubstr("0 (exit code 7)"));
+}
+
+TEST(RunHostsTest, SaysWhyAProgramCannotBeExecutedThere) {
+  const FakeHosts hosts;
+  const auto broken = hosts.folder().write("broken", std::string("\x7f") + "ELF no", 0755);
+  const auto result =
+      hosts.lockstep(FakeHosts::run_command("x1,x2", {"--num-instances", "2"}, {broken}));
+  EXPECT_EQ(result.exit_code, 126);
+  EXPECT_THAT(result.err, ContainsRegex("host x[12]: run: '.*broken' cannot be executed: "));
+}
+
+TEST(RunHostsTest, EndsAllHostsOnCtrlCAndKillsOnTheSecond) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({"--grace-period", "50"},
+                                         "trap '' TERM; echo up $RANK; while :; do sleep 0.05; "
+                                         "done")),
+                 hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  job.signal(SIGINT);
+  ASSERT_TRUE(job.wait_for("lockstep: SIGINT: ending the job; what is left after 50 s is killed"));
+  EXPECT_TRUE(eventually(
+      [&] {
+        job.signal(SIGINT);
+        return job.wait_for_exit(20ms);
+      },
+      10s));
+  EXPECT_EQ(job.wait().exit_code, 128 + SIGINT);
+  EXPECT_TRUE(hosts.wait_until_gone(5s));
+}
+
+TEST(RunHostsTest, LetsInstancesOfAllHostsStopInTheirOwnWay) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({},
+                                         "trap 'echo saved; exit 75' TERM; echo up $RANK; "
+                                         "while :; do sleep 0.05; done")),
+                 hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  job.signal(SIGTERM);
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 75);
+  EXPECT_THAT(result.out, HasSubstr("[3] saved\n"));
+}
+
+TEST(RunHostsTest, AnAgentThatIsToldToEndTellsTheLauncher) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({},
+                                         "trap 'exit 75' TERM; echo up $RANK; "
+                                         "while :; do sleep 0.05; done")),
+                 hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  ::kill(hosts.agents("x2").front(), SIGTERM);
+  EXPECT_EQ(job.wait(10s).exit_code, 75);
+}
+
+TEST(RunHostsTest, PassesSignalsOnToInstancesOfAllHosts) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({},
+                                         "trap 'echo got; exit 0' USR1; echo up $RANK; "
+                                         "while :; do sleep 0.05; done")),
+                 hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  job.signal(SIGUSR1);
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(std::ranges::count(result.out, 'g'), 4);
+}
+
+TEST(RunHostsTest, NothingOutlivesTheLauncherWhenItIsKilled) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(FakeHosts::run_command("x1:1,x2:1", {"--num-instances", "2"},
+                                                         {STUBBORN_TREE_BINARY})),
+                 hosts.options());
+  for (const auto* line : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(job.wait_for(line));
+  job.signal(SIGKILL);
+  EXPECT_TRUE(eventually(
+      [&] {
+        job.wait_for_exit(0s);
+        return hosts.processes().empty();
+      },
+      10s));
+}
+
+TEST(RunHostsTest, AHostWhoseAgentIsKilledIsLost) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({}, "echo up $RANK; exec sleep 60")), hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGKILL);
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_THAT(result.err, HasSubstr("lockstep: host x2 (127.0.0.3) is lost: the connection has "
+                                    "ended; instances 2-3 were on it\n"));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: ended with host x2: 0-1 (killed by SIGTERM)\n"));
+  EXPECT_TRUE(hosts.wait_until_gone(5s));
+}
+
+TEST(RunHostsTest, AHostThatSaysNothingForTheStallTimeoutIsLost) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({"--stall-timeout", "2"}, "echo up $RANK; exec sleep 60")),
+                 hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, ContainsRegex("lockstep: host x2 \\(127.0.0.3\\) is lost: no word for "
+                                        "2[.0-9]* s; instances 2-3 were on it\n"));
+  for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
+  EXPECT_TRUE(hosts.wait_until_gone(5s));
+}
+
+TEST(RunHostsTest, StartsAFailedJobAgainOnAllHosts) {
+  const FakeHosts hosts;
+  const ScratchFolder logs;
+  const auto result = hosts.lockstep(
+      on_two({"--max-restarts", "2", "--log-dir", logs.path()},
+             "echo start $LOCKSTEP_RESTART_COUNT; [ $LOCKSTEP_RESTART_COUNT = 1 ] || [ $RANK != 2 "
+             "] || exit 9; [ $RANK != 3 ] || echo '{\"event\":\"mine\"}' >> $LOCKSTEP_EVENTS"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lockstep: starting the job again: restart 1 of 2\n"));
+  EXPECT_THAT(result.out, HasSubstr("[0] start 1\n"));
+  EXPECT_THAT(result.out, HasSubstr("[3] start 1\n"));
+  const auto log = events::read_event_log(logs.path() + "/events.jsonl");
+  const auto count = [&](const std::string& event) {
+    return std::ranges::count(log, event, &events::LogEntry::event);
+  };
+  EXPECT_EQ(count("start"), 8);
+  EXPECT_EQ(count("death"), 8);
+  EXPECT_GE(count("mine"), 1);
+  EXPECT_EQ(log.back().event, "end");
+  EXPECT_THAT(read_file(logs.path() + "/instance-3.stdout"), HasSubstr("start 1\n"));
+}
+
+TEST(RunHostsTest, WaitsForALostHostToComeBack) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({"--max-restarts", "1"},
+                                         "[ $LOCKSTEP_RESTART_COUNT = 0 ] || exit 0; "
+                                         "echo up $RANK; exec sleep 60")),
+                 hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  hosts.unplug("x2");
+  for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGKILL);
+  ASSERT_TRUE(job.wait_for("lockstep: waiting for host x2 to come back, for up to 300 s\n"));
+  hosts.plug_in("x2");
+  const auto result = job.wait(20s);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lockstep: 1 restart: host x2 lost\n"));
+}
+
+TEST(RunHostsTest, CheckedHostsAreShownInATable) {
+  const FakeHosts hosts;
+  const auto result =
+      hosts.lockstep(FakeHosts::run_command("x1,localhost,x2", {"--host-check-only"}, {"true"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              ContainsRegex("host       address    reached  lockstep  program  clock   routes\n"
+                            "x1         127.0.0.2  ok       ok        ok       [+-]0.0 s  ok\n"
+                            "localhost  127.0.0.1  ok       ok        ok       [+-]0.0 s  ok\n"
+                            "x2         127.0.0.3  ok       ok        ok       [+-]0.0 s  ok\n"));
+}
+
+TEST(RunHostsTest, EveryHostThatIsNotFitIsNamedBeforeAnythingStarts) {
+  const FakeHosts hosts;
+  hosts.unplug("x2");
+  const auto result = hosts.lockstep(
+      FakeHosts::run_command("x1,nowhere,x2", {"--num-instances", "3"}, script("echo started")));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("run: not all hosts are fit for the job; nothing was started"));
+  EXPECT_THAT(result.err, HasSubstr("nowhere: ssh: Could not resolve hostname nowhere"));
+  EXPECT_THAT(result.err, HasSubstr("x2: ssh: connect to host x2 port 22: No route to host"));
+  EXPECT_THAT(result.err, ContainsRegex("x1 +127.0.0.2 +ok +ok +ok"));
+}
+
+TEST(RunHostsTest, AnAgentThatCannotBeStartedSaysWhy) {
+  const FakeHosts hosts;
+  hosts.replace_agent("x2", "echo 'sh: 1: exec: /nowhere/lockstep: not found' >&2; exit 127\n");
+  const auto result =
+      hosts.lockstep(FakeHosts::run_command("x1,x2", {"--host-check-only"}, {"true"}));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("x2: sh: 1: exec: /nowhere/lockstep: not found\n"));
+}
+
+/// What an agent of another version would send: a message of MessagePack with its length in front.
+std::string hello_of(const std::string& version) {
+  const auto text = [](const std::string& word) {
+    return std::string(1, static_cast<char>(0xa0 | word.size())) + word;
+  };
+  const std::vector<std::pair<std::string, std::string>> fields{
+      {"is", "hello"}, {"version", version}, {"commit", "cafe"},
+      {"build", "b"},  {"name", "x2"},       {"address", "127.0.0.3"}};
+  std::string packed(1, static_cast<char>(0x80 | (fields.size() + 2)));
+  for (const auto& [name, value] : fields) packed += text(name) + text(value);
+  packed += text("rank") + '\x00';
+  packed += text("machine") + '\x84' + text("model") + text("m") + text("memory") + '\x01' +
+            text("cores") + '\x90' + text("quota") + '\xc0';
+  std::string length(4, '\0');
+  length[0] = static_cast<char>(packed.size());
+  return "noise of a login shell\n\nlockstep-agent 1\n" + length + packed;
+}
+
+TEST(RunHostsTest, AnotherVersionIsRefused) {
+  const FakeHosts hosts;
+  const auto words = hosts.folder().write("words", hello_of("0.0.7"));
+  hosts.replace_agent("x2", "cat " + words + "; exec cat > /dev/null\n");
+  const auto result =
+      hosts.lockstep(FakeHosts::run_command("x1,x2", {"--host-check-only"}, {"true"}));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, ContainsRegex("x2 +127.0.0.3 +ok +no"));
+  EXPECT_THAT(result.out, ContainsRegex("x2: expected lockstep [^ ]+ \\(.*\\), found 0.0.7 "
+                                        "\\(cafe\\)\n"));
+}
+
+TEST(RunHostsTest, SkipsWhatALoginShellSaysBeforeTheAgent) {
+  const FakeHosts hosts;
+  hosts.replace_agent("x2",
+                      std::string("echo Welcome to x2; exec ") + LOCKSTEP_BINARY + " agent\n");
+  const auto result = hosts.lockstep(on_two({}, "echo hi"));
+  EXPECT_EQ(sorted_lines(result.out), "[0] hi\n[1] hi\n[2] hi\n[3] hi\n");
+}
+
+TEST(RunHostsTest, KeepsMemoryOfEachHostOverARestart) {
+  const FakeHosts hosts;
+  const auto result = hosts.lockstep(
+      on_two({"--max-restarts", "1"},
+             "m=/proc/self/fd/$LOCKSTEP_KEPT_MEMORY; ls -iL $m | cut -d' ' -f1; "
+             "[ $LOCKSTEP_RESTART_COUNT = 1 ] || [ $RANK != 3 ] || { sleep 0.3; exit 9; }; "
+             "[ $LOCKSTEP_RESTART_COUNT = 1 ] || sleep 60"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  // The same file in both attempts, one on each host.
+  std::set<std::string> numbers;
+  for (std::size_t at = 0; (at = result.out.find("] ", at)) != std::string::npos; ++at) {
+    numbers.insert(result.out.substr(at + 2, result.out.find('\n', at) - at - 2));
+  }
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 8);
+  EXPECT_EQ(numbers.size(), 2U);
+}
+
+TEST(RunHostsTest, SeveralNamesOfThisMachineAreSeveralHosts) {
+  const auto result = lockstep({"run", "--host", "localhost:1,127.0.0.1:1", "--num-instances", "2",
+                                "sh", "-c", "echo $LOCKSTEP_HOST_INDEX $LOCAL_WORLD_SIZE"});
+  EXPECT_EQ(sorted_lines(result.out), "[0] 0 1\n[1] 1 1\n");
+}
+
+struct BadHostsCall {
+  std::vector<std::string> arguments;
+  int exit_code;
+  const char* complaint;
+  friend std::ostream& operator<<(std::ostream& out, const BadHostsCall& bad) {
+    return out << bad.complaint;
+  }
+};
+
+class BadHostsCallTest : public ::testing::TestWithParam<BadHostsCall> {};
+
+TEST_P(BadHostsCallTest, IsRefusedBeforeAnyHostIsAsked) {
+  auto arguments = GetParam().arguments;
+  arguments.insert(arguments.begin(), {"run", "--num-instances", "2"});
+  const auto result = lockstep(arguments, {.environment = {{"SLURM_JOB_ID", ""}}});
+  EXPECT_EQ(result.exit_code, GetParam().exit_code);
+  EXPECT_THAT(result.err, HasSubstr(GetParam().complaint));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadHostsCallTest,
+    ::testing::Values(
+        BadHostsCall{
+            {"--host", "a,b", "--launcher", "local", "true"}, 4, "host 'a' is not this machine"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "ssh", "--transport", "shm", "true"},
+                     2,
+                     "--transport shm stays within one host, but the job is on several"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "ssh", "--transport", "mpi", "true"},
+                     2,
+                     "--transport mpi needs mpirun to start the job, found --launcher ssh"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "mpirun", "--transport", "mpi",
+                      "--max-restarts", "1", "true"},
+                     2,
+                     "MPI ends every rank when one dies"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "ssh", "--chaos", "1", "true"},
+                     2,
+                     "--chaos is for jobs on one host, but this one is on several"},
+        BadHostsCall{
+            {"--host", "a,b", "--launcher", "ssh", "--shrink", "--max-restarts", "2", "true"},
+            2,
+            "--shrink is for jobs on one host"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "rsh", "true"}, 2, "rsh not in {auto,"},
+        BadHostsCall{{"--launcher", "srun", "true"}, 4, "needs an allocation of Slurm's"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "mpirun", "--mpi-global-args", "'x", "true"},
+                     2,
+                     "--mpi-global-args is ''x': expected a closing ', found none"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "ssh", "no-such-program"},
+                     127,
+                     "program 'no-such-program' was not found"}));
+
+TEST(RunHostsTest, AnAgentIsNotForUsers) {
+  EXPECT_THAT(lockstep({"--help"}).out, Not(HasSubstr("agent")));
+  EXPECT_THAT(lockstep({"agen"}).err, Not(HasSubstr("agent")));
+  // Nobody is there to tell it what to do.
+  EXPECT_EQ(lockstep({"agent"}).exit_code, 7);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
