@@ -211,6 +211,7 @@ Scene scene_of(const Communicator& communicator, const CollectiveCase& c) {
     case OperationKind::Scatter:
       scene.expected = block_of(scene.brought[static_cast<std::size_t>(c.root)], rank);
       break;
+    case OperationKind::AllReduceNodes:  // `check_nodes`
     case OperationKind::Barrier:
     case OperationKind::Allocate:
       break;
@@ -249,6 +250,7 @@ auto call(Target&& target, const CollectiveCase& c, int size, Bytes& mine, Bytes
     case OperationKind::Scatter:
       result.resize(block);
       return target.scatter(in(count_of_all), out(result, c.count), c.root);
+    case OperationKind::AllReduceNodes:  // `check_nodes`
     case OperationKind::Barrier:
     case OperationKind::Allocate:
       break;
@@ -338,6 +340,28 @@ void check_leaves(Communicator& communicator, DataType type, ReduceOp op, std::i
   communicator.all_reduce_leaves(leaves, {result.data(), count, type, "leaves"}, op);
   expect_equal({OperationKind::AllReduce, type, op, count, num_leaves, seed}, communicator, result,
                reduced(type, op, count, seed, num_leaves));
+}
+
+void check_nodes(Communicator& leaders, DataType type, std::int64_t count, int num_leaves) {
+  const std::uint64_t seed = 23;
+  std::vector<Bytes> data;
+  std::vector<comm::TreeNode> nodes;
+  std::vector<ConstBuffer> buffers;
+  data.reserve(static_cast<std::size_t>(num_leaves));
+  // Dealt out in turns, so that nothing is combined before it travels: 16-bit nodes would round.
+  for (int leaf = leaders.rank(); leaf < num_leaves; leaf += leaders.size()) {
+    data.push_back(elements_of(type, count, seed, leaf));
+    nodes.push_back({leaf, 1});
+    buffers.emplace_back(data.back().data(), count, type);
+  }
+  const auto bytes = static_cast<std::size_t>(count) * size_of(type);
+  Bytes result(bytes);
+  // Half of them in place.
+  void* target = leaders.rank() % 2 == 0 || data.empty() ? result.data() : data.front().data();
+  leaders.all_reduce_nodes(nodes, buffers, num_leaves, {target, count, type, "nodes"});
+  std::memcpy(result.data(), target, bytes);
+  expect_equal({OperationKind::AllReduceNodes, type, ReduceOp::Sum, count, num_leaves, seed},
+               leaders, result, reduced(type, ReduceOp::Sum, count, seed, num_leaves));
 }
 
 void check_mixture(Communicator& communicator, int rounds, std::uint64_t seed) {

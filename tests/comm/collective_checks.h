@@ -41,6 +41,9 @@ std::vector<std::byte> reduced(DataType type, comm::ReduceOp op, std::int64_t co
 void check_leaves(comm::Communicator& communicator, DataType type, comm::ReduceOp op,
                   std::int64_t count, int num_leaves);
 
+/// Reduces nodes that are leaves, dealt out in turns, between leaders of hosts.
+void check_nodes(comm::Communicator& leaders, DataType type, std::int64_t count, int num_leaves);
+
 /// Runs `rounds` collectives that the seed chooses, some of them asynchronous or in groups.
 void check_mixture(comm::Communicator& communicator, int rounds, std::uint64_t seed);
 

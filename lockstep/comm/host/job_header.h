@@ -29,6 +29,9 @@ struct alignas(64) InstanceSlot {
   std::atomic<std::int64_t> heartbeat_ns;  ///< on the steady clock; 0: never
   /// When it last found itself waiting for other hosts; 0: never.
   std::atomic<std::int64_t> waits_for_hosts_ns;
+  /// Where it takes connections of other hosts; 0: nowhere, or not known yet. Of all instances of
+  /// the job.
+  std::atomic<std::int32_t> port;
   SharedText doing;
 };
 

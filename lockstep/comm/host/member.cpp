@@ -143,6 +143,14 @@ Clock::time_point Member::last_wait_for_hosts(int instance) const noexcept {
       Clock::duration(slot(instance).waits_for_hosts_ns.load(std::memory_order_relaxed)));
 }
 
+int Member::port_of(int instance) const noexcept {
+  return slot(instance).port.load(std::memory_order_acquire);
+}
+
+void Member::note_port(int instance, int port) noexcept {
+  slot(instance).port.store(port, std::memory_order_release);
+}
+
 bool Member::is_waiting(int instance) const {
   return slot(instance).doing.load().starts_with(kWaits);
 }

@@ -52,6 +52,9 @@ class Member {
   /// Says that this instance waits for other hosts, which is not its fault.
   void note_wait_for_hosts() noexcept;
   Clock::time_point last_wait_for_hosts(int instance) const noexcept;
+  /// Where an instance takes connections of other hosts; 0 as long as that is not known.
+  int port_of(int instance) const noexcept;
+  void note_port(int instance, int port) noexcept;
   /// Whether an instance waits for others in a collective.
   bool is_waiting(int instance) const;
   /// "instance 2 (host b, pid 4711)"

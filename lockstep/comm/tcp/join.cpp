@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <thread>
 
-#include "lockstep/comm/checked_operation.h"
 #include "lockstep/comm/hosts/hosts_transport.h"
 #include "lockstep/comm/tcp/tcp_fabric.h"
 
@@ -81,81 +81,109 @@ TcpFabric::Members leaders_of(const HostMap& map) {
   return members;
 }
 
-std::unique_ptr<TcpFabric> connect_leaders(const JobPlace& place, const HostMap& map,
-                                           const std::shared_ptr<TcpNode>& node,
-                                           host::Member& member) {
-  for (std::size_t i = 0; i < place.hosts.size(); ++i) {
-    node->set_address(map.hosts[i].instances.front(),
-                      {place.hosts[i].address, place.hosts[i].port});
-  }
-  Meeting meeting(place, member);
-  auto fabric = TcpFabric::of_leaders(node, leaders_of(map),
-                                      [&](std::span<const int> missing) { meeting.look(missing); });
-  member.note_return();
-  return fabric;
-}
-
 /// Everybody learns where everybody listens: a group may be of any instances.
-void exchange_ports(Transport& transport, const JobPlace& place, const HostMap& map,
-                    TcpNode& node) {
-  const std::vector<std::int32_t> mine{node.port()};
-  std::vector<std::int32_t> all(transport.instances().size());
-  transport.execute(checked::all_gather(buffer_of(mine, "ports"), buffer_of(all, "ports"),
-                                        static_cast<int>(all.size())));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const int instance = transport.instances()[i];
-    const auto& host = place.hosts[static_cast<std::size_t>(map.host_of(instance))];
-    node.set_address(instance, {host.address, all[i]});
+void exchange_ports(hosts::Fabric& fabric, const HostMap& map, Meeting& meeting,
+                    host::Member& member) {
+  std::vector<std::vector<std::int32_t>> ports;
+  for (const auto& host : map.hosts) {
+    auto& of_host = ports.emplace_back();
+    for (const int instance : host.instances) of_host.push_back(member.port_of(instance));
+  }
+  std::vector<hosts::Fabric::Send> sends;
+  std::vector<hosts::Fabric::Receive> receives;
+  const auto& mine = ports[static_cast<std::size_t>(fabric.host())];
+  for (int host = 0; host < fabric.num_hosts(); ++host) {
+    if (host == fabric.host()) continue;
+    auto& theirs = ports[static_cast<std::size_t>(host)];
+    sends.push_back({host, std::as_bytes(std::span(mine))});
+    receives.push_back({host, std::as_writable_bytes(std::span(theirs))});
+  }
+  fabric.exchange(sends, receives, [&](std::span<const int> missing) { meeting.look(missing); });
+  for (std::size_t host = 0; host < ports.size(); ++host) {
+    for (std::size_t i = 0; i < ports[host].size(); ++i) {
+      member.note_port(map.hosts[host].instances[i], ports[host][i]);
+    }
   }
 }
 
-hosts::HostsJob::Connect connect_any(std::shared_ptr<TcpNode> node, HostMap map) {
-  return [node = std::move(node), map = std::move(map)](
-             std::span<const int> instances, std::uint64_t id,
-             const hosts::Fabric::LookAround& look_around) {
+/// What it takes to connect any instances of the job.
+struct Connector {
+  std::shared_ptr<TcpNode> node;
+  std::shared_ptr<host::Member> member;
+  std::vector<topology::JobHost> hosts;
+  HostMap map;
+
+  /// The leader of this host may have yet to learn where others listen.
+  void find(int instance, int place, const hosts::Fabric::LookAround& look_around) const {
+    while (member->port_of(instance) == 0) {
+      look_around({&place, 1});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const auto& host = hosts[static_cast<std::size_t>(map.host_of(instance))];
+    node->set_address(instance, {host.address, member->port_of(instance)});
+  }
+
+  std::unique_ptr<hosts::Fabric> operator()(std::span<const int> instances, std::uint64_t id,
+                                            const hosts::Fabric::LookAround& look_around) const {
     TcpFabric::Members members{{instances.begin(), instances.end()}, {}};
-    for (const int instance : instances) {
-      members.names.push_back(map.hosts[static_cast<std::size_t>(map.host_of(instance))].name);
+    for (std::size_t i = 0; i < instances.size(); ++i) {
+      find(instances[i], static_cast<int>(i), look_around);
+      members.names.push_back(hosts[static_cast<std::size_t>(map.host_of(instances[i]))].name);
     }
     return std::make_unique<TcpFabric>(node, std::move(members), id, look_around);
-  };
+  }
+};
+
+/// Connects this host with the others, for its leader.
+void join_leaders(const JobPlace& place, const std::shared_ptr<TcpNode>& node,
+                  hosts::HostsJob& job) {
+  for (std::size_t i = 0; i < place.hosts.size(); ++i) {
+    node->set_address(job.map.hosts[i].instances.front(),
+                      {place.hosts[i].address, place.hosts[i].port});
+  }
+  auto& member = *job.member;
+  Meeting meeting(place, member);
+  job.fabric = TcpFabric::of_leaders(node, leaders_of(job.map),
+                                     [&](std::span<const int> missing) { meeting.look(missing); });
+  job.watch = std::make_unique<hosts::HostWatch>(member, *job.fabric, job.map);
+  for (const int instance : job.map.hosts[static_cast<std::size_t>(place.host)].instances) {
+    while (member.port_of(instance) == 0) {
+      meeting.look({});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  exchange_ports(*job.fabric, job.map, meeting, member);
+  member.note_return();
 }
 
-std::shared_ptr<hosts::HostsJob> make_job(const JobPlace& place, const HostMap& map,
-                                          const std::shared_ptr<host::Member>& member,
-                                          std::shared_ptr<TcpNode>& node) {
-  const auto& here = map.hosts[static_cast<std::size_t>(place.host)];
+std::shared_ptr<hosts::HostsJob> make_job(const JobPlace& place,
+                                          const std::shared_ptr<host::Member>& member) {
+  const auto& here = place.map.hosts[static_cast<std::size_t>(place.host)];
   const bool is_leader = here.instances.front() == member->instance();
-  node = std::make_shared<TcpNode>(listener_of(place, is_leader),
-                                   TcpNode::Job{.secret = place.secret,
-                                                .session = place.session,
-                                                .instance = member->instance(),
-                                                .num_instances = map.num_instances()});
+  const auto node = std::make_shared<TcpNode>(
+      listener_of(place, is_leader), TcpNode::Job{.secret = place.secret,
+                                                  .session = place.session,
+                                                  .instance = member->instance(),
+                                                  .num_instances = place.map.num_instances()});
+  member->note_port(member->instance(), node->port());
   auto job = std::make_shared<hosts::HostsJob>();
-  job->map = map;
+  job->map = place.map;
   job->member = member;
-  job->connect = connect_any(node, map);
-  if (is_leader) {
-    job->fabric = connect_leaders(place, map, node, *member);
-    job->watch = std::make_unique<hosts::HostWatch>(*member, *job->fabric, job->map);
-  }
+  job->connect = Connector{node, member, place.hosts, place.map};
+  if (is_leader) join_leaders(place, node, *job);
   return job;
 }
 
 }  // namespace
 
 std::unique_ptr<Transport> join(const JobPlace& place, std::shared_ptr<host::Member> member) {
-  const auto& map = place.map;
-  std::shared_ptr<TcpNode> node;
   std::shared_ptr<hosts::HostsJob> job;
   try {
-    job = make_job(place, map, member, node);
+    job = make_job(place, member);
   } catch (const Error& error) {
     member->fail(error);
   }
-  auto transport = std::make_unique<hosts::HostsTransport>(std::move(job));
-  exchange_ports(*transport, place, map, *node);
-  return transport;
+  return std::make_unique<hosts::HostsTransport>(std::move(job));
 }
 
 }  // namespace lockstep::comm::tcp

@@ -75,8 +75,7 @@ void Listener::accept_all() {
     if (guest) {
       add(std::move(guest));
     } else if ((errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) &&
-               !pending_.empty()) {
-      drop(pending_.begin());
+               drop_oldest_stranger()) {
     } else if (errno != ECONNABORTED && errno != EINTR) {
       // Where there is no room at all, the connection stays to be accepted: do not spin over it.
       if (!would_wait()) std::this_thread::sleep_for(10ms);
@@ -86,10 +85,11 @@ void Listener::accept_all() {
 }
 
 void Listener::add(UniqueFd socket) {
-  if (pending_.size() == kMostPending) drop(pending_.begin());
+  if (pending_.size() == kMostPending) drop_oldest_stranger();
   make_prompt(socket.get());
   const int descriptor = socket.get();
-  pending_.push_back({std::move(socket), ServerHandshake(secret_), Clock::now() + kTimeToProve});
+  pending_.push_back(
+      {std::move(socket), ServerHandshake(secret_), Clock::now() + kTimeToProve, false});
   const auto guest = std::prev(pending_.end());
   by_descriptor_[descriptor] = guest;
   watch(poll_.get(), descriptor);
@@ -103,7 +103,7 @@ void Listener::serve_guest(Guests::iterator guest) {
   const auto payload = guest->handshake.payload();
   ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
   by_descriptor_.erase(socket.get());
-  pending_.erase(guest);
+  proven_.erase(guest);
   welcome_(std::move(socket), payload);
 }
 
@@ -125,16 +125,27 @@ bool Listener::read_from(Guest& guest) {
 bool Listener::answer(Guest& guest) {
   if (!is_welcome_(guest.handshake.payload())) return false;
   guest.handshake.accept();
+  guest.is_welcome = true;
+  guest.deadline = Clock::now() + kTimeToEnd;
+  proven_.splice(proven_.end(), pending_, by_descriptor_.at(guest.socket.get()));
   return send_all(guest.socket.get(), guest.handshake.take_output());
+}
+
+bool Listener::drop_oldest_stranger() {
+  if (pending_.empty()) return false;
+  drop(pending_.begin());
+  return true;
 }
 
 void Listener::drop(Guests::iterator guest) {
   by_descriptor_.erase(guest->socket.get());
-  pending_.erase(guest);
+  (guest->is_welcome ? proven_ : pending_).erase(guest);
 }
 
 void Listener::drop_late() {
-  while (!pending_.empty() && pending_.front().deadline <= Clock::now()) drop(pending_.begin());
+  for (auto* guests : {&pending_, &proven_}) {
+    while (!guests->empty() && guests->front().deadline <= Clock::now()) drop(guests->begin());
+  }
 }
 
 }  // namespace lockstep::comm::tcp

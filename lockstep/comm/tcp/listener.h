@@ -15,11 +15,14 @@ namespace lockstep::comm::tcp {
 ///
 /// Anybody may connect; strangers learn nothing and hold nobody up: nothing here waits for one of
 /// them, each has a few seconds and a few bytes to prove itself, and where too many try at once the
-/// oldest goes. One thread at a time uses a listener.
+/// oldest goes. Whoever has proven itself has a place that strangers cannot take. One thread at a
+/// time uses a listener.
 class Listener {
  public:
   static constexpr std::size_t kMostPending = 64;
   static constexpr std::chrono::seconds kTimeToProve{5};
+  /// For the last word of whoever has proven itself, and takes itself for connected.
+  static constexpr std::chrono::seconds kTimeToEnd{60};
 
   /// Says whether a client that knows the secret is welcome, before it gets an answer.
   using IsWelcome = std::function<bool(const Payload&)>;
@@ -35,6 +38,7 @@ class Listener {
   /// latest, where nothing happens, when the limit is over.
   void serve(std::chrono::milliseconds limit);
 
+  /// Those that have yet to prove themselves.
   std::size_t num_pending() const noexcept { return pending_.size(); }
 
  private:
@@ -43,6 +47,7 @@ class Listener {
     UniqueFd socket;
     ServerHandshake handshake;
     Clock::time_point deadline;
+    bool is_welcome;
   };
   using Guests = std::list<Guest>;
 
@@ -51,6 +56,7 @@ class Listener {
   void serve_guest(Guests::iterator guest);
   bool read_from(Guest& guest);
   bool answer(Guest& guest);
+  bool drop_oldest_stranger();
   void drop(Guests::iterator guest);
   void drop_late();
   std::chrono::milliseconds time_to_wait(std::chrono::milliseconds limit) const;
@@ -60,7 +66,8 @@ class Listener {
   IsWelcome is_welcome_;
   Welcome welcome_;
   UniqueFd poll_;
-  Guests pending_;  ///< oldest first
+  Guests pending_;  ///< strangers, oldest first
+  Guests proven_;   ///< those of them that have proven themselves
   std::map<int, Guests::iterator> by_descriptor_;
 };
 

@@ -91,7 +91,7 @@ std::optional<TcpNode::Key> TcpNode::read(const Payload& payload) const {
   return Key{hello.purpose, hello.id, hello.from};
 }
 
-UniqueFd TcpNode::try_to_connect(const Key& key) {
+UniqueFd TcpNode::try_to_connect(const Key& key, const std::function<void()>& meanwhile) {
   std::optional<SocketAddress> address;
   {
     const std::lock_guard lock(mutex_);
@@ -101,7 +101,8 @@ UniqueFd TcpNode::try_to_connect(const Key& key) {
     }
     address = found->second;
   }
-  return dial(*address, job_.secret, payload_for(key.instance, key.purpose, key.id), kAttempt);
+  return dial(*address, job_.secret, payload_for(key.instance, key.purpose, key.id), kAttempt,
+              meanwhile);
 }
 
 UniqueFd TcpNode::take(const Key& key) {
@@ -116,20 +117,27 @@ UniqueFd TcpNode::take(const Key& key) {
 std::vector<UniqueFd> TcpNode::connect(std::span<const int> instances, Purpose purpose,
                                        std::uint64_t id, const LookAround& look_around) {
   std::vector<UniqueFd> sockets(instances.size());
+  const auto missing = [&] {
+    std::vector<int> found;
+    for (std::size_t i = 0; i < instances.size(); ++i) {
+      if (instances[i] != job_.instance && !sockets[i]) found.push_back(instances[i]);
+    }
+    return found;
+  };
   auto last_look = Clock::now();
+  const auto look = [&] {
+    if (Clock::now() - last_look < kLookAround) return;
+    look_around(missing());
+    last_look = Clock::now();
+  };
   while (true) {
-    std::vector<int> missing;
     for (std::size_t i = 0; i < instances.size(); ++i) {
       const Key key{purpose, id, instances[i]};
       if (instances[i] == job_.instance || sockets[i]) continue;
-      sockets[i] = instances[i] < job_.instance ? try_to_connect(key) : take(key);
-      if (!sockets[i]) missing.push_back(instances[i]);
+      sockets[i] = instances[i] < job_.instance ? try_to_connect(key, look) : take(key);
     }
-    if (missing.empty()) return sockets;
-    if (Clock::now() - last_look >= kLookAround) {
-      look_around(missing);
-      last_look = Clock::now();
-    }
+    if (missing().empty()) return sockets;
+    look();
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -61,7 +61,7 @@ class TcpNode {
   void serve();
   Payload payload_for(int instance, Purpose purpose, std::uint64_t id) const;
   std::optional<Key> read(const Payload& payload) const;
-  UniqueFd try_to_connect(const Key& key);
+  UniqueFd try_to_connect(const Key& key, const std::function<void()>& meanwhile);
   UniqueFd take(const Key& key);
 
   Job job_;
