@@ -1,6 +1,6 @@
 """What is wrong with hosts is said before a job starts, in one table."""
 
-from job import LOCKSTEP, HostsTest, waits_for
+from job import LOCKSTEP, HostsTest
 
 
 class HostCheckTest(HostsTest):
@@ -14,14 +14,12 @@ class HostCheckTest(HostsTest):
         self.output = done.stdout
         return done.returncode, rows
 
-    @waits_for("the launcher over hosts")
     def test_hosts_that_are_well(self):
         hosts = self.hosts("a", "b")
         code, rows = self.check(hosts, "a,b", "true")
         self.assertEqual(code, 0, self.output)
         self.assertEqual(sorted(rows), ["a", "b"], self.output)
 
-    @waits_for("the launcher over hosts")
     def test_hosts_that_are_unknown_or_silent_or_without_sshd(self):
         hosts = self.hosts("a", "b", "c", "d")
         hosts["b"].stop_sshd()
@@ -35,7 +33,6 @@ class HostCheckTest(HostsTest):
         for well in ("a", "d"):
             self.assertNotRegex(rows[well], r"\bno\b", self.output)
 
-    @waits_for("the launcher over hosts")
     def test_a_program_that_one_host_does_not_have(self):
         hosts = self.hosts("a", "b")
         folder = hosts.shared / "programs"
@@ -48,7 +45,6 @@ class HostCheckTest(HostsTest):
         self.assertIn("not found", rows["b"])
         self.assertNotIn("not found", rows["a"])
 
-    @waits_for("the launcher over hosts")
     def test_a_host_without_lockstep(self):
         hosts = self.hosts("a", "b")
         hosts["b"].call("mount", "-t", "tmpfs", "tmpfs", LOCKSTEP.parent)
@@ -56,7 +52,6 @@ class HostCheckTest(HostsTest):
         self.assertEqual(code, 4, self.output)
         self.assertRegex(rows["b"], "lockstep: (No such file|not found)")
 
-    @waits_for("the launcher over hosts")
     def test_two_hosts_without_a_route_between_them(self):
         hosts = self.hosts("a", "b", "c")
         hosts["b"].net("ip", "route", "add", "blackhole", f"{hosts['c'].address}/32")
@@ -65,7 +60,6 @@ class HostCheckTest(HostsTest):
         self.assertIn("no way to c", rows["b"])
         self.assertNotIn("no way", rows["a"])
 
-    @waits_for("the launcher over hosts")
     def test_a_host_that_asks_for_a_password_is_refused_at_once(self):
         hosts = self.hosts("a", "b")
         hosts["b"].call("mount", "--bind", "/dev/null", hosts.folder / "id.pub")

@@ -4,7 +4,7 @@ import signal
 import time
 
 import rig
-from job import LOCKSTEP, HostsTest, Job, train, waits_for
+from job import LOCKSTEP, HostsTest, Job, train
 
 STALL_SECONDS = 8
 # Telling it to all, ending them and the report come after the verdict.
@@ -23,17 +23,15 @@ class FaultTest(HostsTest):
         return self.start(hosts, "--max-restarts", "3", "--checkpoint-dir", hosts.shared / "checkpoints",
                           "--checkpoint-every", "5")
 
-    @waits_for("the launcher over hosts")
     def test_the_report_names_an_instance_that_fails_on_another_host(self):
         hosts = self.hosts("a", "b")
         script = "[ $LOCKSTEP_INSTANCE_INDEX = 3 ] && exit 9; sleep 60"
         done = hosts["a"].run([LOCKSTEP, "run", "--launcher", "ssh", "--host", "a:2,b:2", "--num-instances", "4",
                                "sh", "-c", script])
         self.assertEqual(done.returncode, 9, done.stdout)
-        self.assertRegex(done.stdout, r"(?m)^.*\b3\b.*\bb\b|\bb\b.*\b3\b.*$")
+        self.assertRegex(done.stdout, r"instance 3 failed: exit code 9, .*\(host b, pid \d+\)")
         self.expect_nothing_left(hosts)
 
-    @waits_for("the launcher over hosts")
     def test_a_cable_that_is_pulled(self):
         hosts = self.hosts("a", "b")
         job = self.start(hosts)
@@ -42,22 +40,20 @@ class FaultTest(HostsTest):
         code = job.end(VERDICT_SECONDS)
         self.assertNotEqual(code, 0, job.output)
         self.assertIn(code, (6, 7), job.output)
-        self.assertRegex(job.output, r"host b\b|\bb\b.*(lost|silent|unreachable|answer)")
+        self.assertRegex(job.output, r"host b .*is lost: no word for .* instances 2-3 were on it")
         # The agent of b must find out by itself.
         self.expect_nothing_left(hosts, VERDICT_SECONDS)
         print(f"verdict after {time.monotonic() - start:.1f} s with everything ended")
 
-    @waits_for("the launcher over hosts")
     def test_a_cable_that_comes_back(self):
         hosts = self.hosts("a", "b")
         job = self.start_with_checkpoints(hosts)
         hosts.unplug("b")
-        job.wait_for("restart", VERDICT_SECONDS)
+        job.wait_for("waiting for host b to come back", VERDICT_SECONDS)
         hosts.plug_in("b")
         self.expect_digest("long", job, 60)
         self.expect_nothing_left(hosts, VERDICT_SECONDS)
 
-    @waits_for("the launcher over hosts")
     def test_a_cable_that_is_out_for_less_than_the_deadline(self):
         hosts = self.hosts("a", "b")
         job = self.start(hosts)
@@ -65,20 +61,18 @@ class FaultTest(HostsTest):
         time.sleep(2)
         hosts.plug_in("b")
         self.expect_digest("long", job, 60)
-        self.assertNotIn("restart", job.output)
+        self.assertNotIn("lost", job.output)
         self.expect_nothing_left(hosts)
 
-    @waits_for("the launcher over hosts")
     def test_a_host_that_dies(self):
         hosts = self.hosts("a", "b")
         job = self.start(hosts)
         hosts["b"].kill_all()
         code = job.end(VERDICT_SECONDS)
         self.assertNotEqual(code, 0, job.output)
-        self.assertRegex(job.output, r"host b\b|\bb\b.*(lost|closed|ended)")
+        self.assertRegex(job.output, r"host b .*is lost: .* instances 2-3 were on it")
         self.expect_nothing_left(hosts)
 
-    @waits_for("the launcher over hosts")
     def test_a_host_that_dies_and_comes_back(self):
         hosts = self.hosts("a", "b")
         job = self.start_with_checkpoints(hosts)
@@ -87,7 +81,6 @@ class FaultTest(HostsTest):
         self.expect_digest("long", job, 60)
         self.expect_nothing_left(hosts)
 
-    @waits_for("the launcher over hosts")
     def test_an_instance_that_is_killed_on_another_host(self):
         hosts = self.hosts("a", "b")
         job = self.start(hosts, "--max-restarts", "3")
@@ -95,7 +88,6 @@ class FaultTest(HostsTest):
         self.expect_digest("long", job, 60)
         self.expect_nothing_left(hosts)
 
-    @waits_for("the launcher over hosts")
     def test_a_launcher_that_dies_with_its_host(self):
         hosts = self.hosts("a", "b", "c")
         job = Job(hosts["c"], train("long", "--host", "a:2,b:2", "--launcher", "ssh", "--stall-timeout",
@@ -106,7 +98,6 @@ class FaultTest(HostsTest):
         hosts["c"].kill_all()
         self.expect_nothing_left(hosts, VERDICT_SECONDS)
 
-    @waits_for("the launcher over hosts")
     def test_a_launcher_that_is_killed(self):
         hosts = self.hosts("a", "b")
         job = self.start(hosts)
@@ -115,7 +106,6 @@ class FaultTest(HostsTest):
         self.assertNotEqual(job.end(10), 0)
         self.expect_nothing_left(hosts, VERDICT_SECONDS)
 
-    @waits_for("the launcher over hosts")
     def test_a_stop_makes_a_checkpoint_and_the_same_command_goes_on(self):
         hosts = self.hosts("a", "b")
         options = ("--checkpoint-dir", hosts.shared / "checkpoints", "--resume=auto")
@@ -125,4 +115,4 @@ class FaultTest(HostsTest):
         self.expect_nothing_left(hosts)
         job = Job(hosts["a"], train("long", "--host", "a:2,b:2", "--launcher", "ssh", *options))
         self.expect_digest("long", job)
-        self.assertIn("resum", job.output.lower())
+        self.assertIn("goes on after step", job.output)

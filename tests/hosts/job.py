@@ -16,17 +16,17 @@ import slurm
 LOCKSTEP = rig.BUILD / "bin/lockstep"
 LOCAL_RUNS = rig.BUILD / "tests/hosts/local_runs.json"
 
-# Trainings of a few seconds. Threads are fixed, since results depend on them. Four instances need more cores than
-# the machine may have, so none is bound.
-COMMON = ["--dataset", "fashion-mnist", "--limit-test", "64", "--batch-size", "16", "--threads-per-device", "1",
-          "--bind", "none", "--num-instances", "4", "--eval-every", "0"]
+# Trainings of a few seconds. Threads are fixed, since results depend on them.
+COMMON = ["--dataset", "fashion-mnist", "--limit-test", "64", "--threads-per-device", "1", "--eval-every", "0"]
 TRAININGS = {
-    "short": ["--model", "resnet20", "--limit-train", "512", "--epochs", "1", *COMMON],
+    "short": ["--model", "resnet20", "--limit-train", "512", "--batch-size", "16", "--epochs", "1", *COMMON],
     # Long enough to be disturbed.
-    "long": ["--model", "resnet20", "--limit-train", "2048", "--epochs", "2", *COMMON],
+    "long": ["--model", "resnet20", "--limit-train", "2048", "--batch-size", "16", "--epochs", "2", *COMMON],
     # More bytes than work.
-    "wide": ["--model", "resnet18", "--limit-train", "128", "--epochs", "1", *COMMON[:4], "--batch-size", "4", *COMMON[6:]],
+    "wide": ["--model", "resnet18", "--limit-train", "128", "--batch-size", "4", "--epochs", "1", *COMMON],
 }
+# What our launcher is told. All hosts have the same few cores, so nothing is bound to any.
+LAUNCHED = ["--num-instances", "4", "--bind", "none"]
 STEPS = {"short": 8, "long": 64, "wide": 8}
 # Parameters of the networks with one colour and ten classes, as `lockstep model` counts them.
 PARAMETERS = {"resnet20": 269434, "resnet18": 11175370}
@@ -38,7 +38,13 @@ def waits_for(what):
 
 
 def train(training, *options):
-    return [LOCKSTEP, "train", *TRAININGS[training], *options]
+    """Started by our launcher."""
+    return [LOCKSTEP, "train", *TRAININGS[training], *LAUNCHED, *options]
+
+
+def train_under(launcher, training, *options):
+    """Started by that of somebody else, in four processes."""
+    return [*launcher, LOCKSTEP, "train", *TRAININGS[training], *options]
 
 
 def gradient_bytes(training):

@@ -2,16 +2,14 @@
 
 import json
 
-from job import STEPS, HostsTest, Job, train, waits_for
+from job import STEPS, HostsTest, Job, train
 
 
 class SlowLinkTest(HostsTest):
-    @waits_for("the launcher over hosts")
     def test_a_delay_changes_no_bit(self):
         hosts = self.hosts("a", "b", rtt_ms=20, rate="1gbit")
         self.expect_digest("short", Job(hosts["a"], train("short", "--host", "a:2,b:2", "--launcher", "ssh")))
 
-    @waits_for("--overlap")
     def test_overlap_gains_time_and_changes_no_bit(self):
         hosts = self.hosts("a", "b", rtt_ms=20, rate="1gbit")
         seconds = {}

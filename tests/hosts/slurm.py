@@ -20,7 +20,7 @@ CONFIG = """\
 ClusterName=rig
 SlurmctldHost={first}({address})
 AuthType=auth/munge
-AuthInfo=socket=/run/munge.socket,cred_expire=5
+AuthInfo=cred_expire=5
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root
@@ -67,7 +67,8 @@ class Slurm:
     def __enter__(self):
         folder = self._folder
         (folder / "state").mkdir(parents=True)
-        # munged wants its files where only root can write, so they are in each host's /run.
+        # munged wants its files where only root can write, so they are in each host's /run; its socket is where all
+        # look for it.
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o400)
         names = ",".join(host.name for host in self._hosts)
@@ -78,9 +79,10 @@ class Slurm:
         # Else slurmd looks for cgroups to find out which kind they are, though it uses none.
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         for host in self._hosts:
-            host.call("cp", "-p", folder / "munge.key", "/run/munge.key")
-            host.call("/usr/sbin/munged", "--force", "--key-file=/run/munge.key", "--socket=/run/munge.socket",
-                      "--pid-file=/run/munged.pid", "--log-file=/run/munged.log", "--seed-file=/run/munged.seed")
+            host.call("mkdir", "/run/munge")
+            host.call("cp", "-p", folder / "munge.key", "/run/munge/key")
+            host.call("/usr/sbin/munged", "--force", "--key-file=/run/munge/key", "--pid-file=/run/munge/pid",
+                      "--log-file=/run/munge/log", "--seed-file=/run/munge/seed")
         self._start(self._first, ["slurmctld", "-D"])
         for host in self._hosts:
             self._start(host, ["slurmd", "-D", "-N", host.name])

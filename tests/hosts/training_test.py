@@ -1,6 +1,6 @@
 """Training over hosts gives the bits of one host, and sends each gradient once per host."""
 
-from job import STEPS, HostsTest, Job, LOCKSTEP, TRAININGS, gradient_bytes, train, waits_for
+from job import STEPS, HostsTest, Job, gradient_bytes, train, train_under, waits_for
 
 # What is sent besides gradients: starting the job, its output, counts and losses.
 STARTING_BYTES = 3_000_000
@@ -23,33 +23,27 @@ class TrainingTest(HostsTest):
             self.assertLess(sent, 1.15 * least + STARTING_BYTES, host.name)
         self.expect_nothing_left(hosts)
 
-    @waits_for("the launcher over hosts")
     def test_two_hosts_by_ssh(self):
         self.expect_training_over("ab", "--launcher", "ssh")
 
-    @waits_for("the launcher over hosts")
     def test_four_hosts_by_ssh(self):
         self.expect_training_over("abcd", "--launcher", "ssh")
 
-    @waits_for("the launcher over hosts")
+    @waits_for("the mpi transport with several instances a host")
     def test_two_hosts_by_mpirun(self):
         self.expect_training_over("ab", "--launcher", "mpirun")
 
-    @waits_for("the launcher over hosts")
     def test_four_hosts_by_mpirun(self):
         self.expect_training_over("abcd", "--launcher", "mpirun")
 
-    @waits_for("the launcher over hosts")
     def test_tcp_where_mpirun_started_it(self):
         self.expect_training_over("ab", "--launcher", "mpirun", "--transport", "tcp")
 
-    @waits_for("the launcher over hosts")
     def test_hosts_with_unequal_numbers_of_instances(self):
         hosts = self.hosts("a", "b")
         self.expect_digest("short", Job(hosts["a"], train("short", "--host", "a:1,b:3", "--launcher", "ssh")))
         self.expect_nothing_left(hosts)
 
-    @waits_for("the launcher over hosts")
     def test_a_job_without_this_host(self):
         hosts = self.hosts("a", "b", "c")
         self.expect_digest("short", Job(hosts["c"], train("short", "--host", "a:2,b:2", "--launcher", "ssh")))
@@ -63,23 +57,18 @@ class PlainMpirunTest(HostsTest):
 
     def expect_training_by(self, mpi_options=(), options=()):
         hosts = self.hosts("a", "b")
-        training = [*TRAININGS["short"]]
-        at = training.index("--num-instances")
-        del training[at:at + 2]
-        job = Job(hosts["a"], ["mpirun", "-np", "4", "--host", "a:2,b:2", *mpi_options, LOCKSTEP, "train", *training,
-                               *options])
+        mpirun = ["mpirun", "-np", "4", "--host", "a:2,b:2", *mpi_options]
+        job = Job(hosts["a"], train_under(mpirun, "short", *options))
         self.expect_digest("short", job)
         self.assertEqual(job.output.count("weights: "), 1, job.output)
         self.expect_nothing_left(hosts)
 
-    @waits_for("MPI")
     def test_by_slot(self):
         self.expect_training_by(mpi_options=("--map-by", "slot"))
 
-    @waits_for("MPI")
     def test_by_node(self):
         self.expect_training_by(mpi_options=("--map-by", "node"))
 
-    @waits_for("MPI")
+    @waits_for("--transport under the mpirun of somebody else")
     def test_with_tcp(self):
         self.expect_training_by(options=("--transport", "tcp"))

@@ -13,8 +13,15 @@ HANDSHAKE_BYTES = 64
 
 class TrustTest(HostsTest):
     def start(self, hosts, launcher):
+        """A job in mid-training."""
         job = Job(hosts["a"], train("long", "--host", "a:2,b:2", "--launcher", launcher))
         self.wait_for_steps(job, hosts["b"], 3)
+        return job
+
+    def start_meeting(self, hosts, launcher):
+        """A job whose hosts listen, and have not met yet."""
+        job = Job(hosts["a"], train("long", "--host", "a:2,b:2", "--launcher", launcher))
+        job.wait_until(lambda: all(self.listeners_of_jobs(hosts[name]) for name in "ab"), 30, "hosts listen")
         return job
 
     def listeners_of_jobs(self, host):
@@ -23,9 +30,9 @@ class TrustTest(HostsTest):
         return {place: processes.get(pid, "") for place, pid in host.listeners().items()
                 if "lockstep" in processes.get(pid, "")}
 
-    def expect_strangers_change_nothing(self, launcher):
+    def expect_strangers_change_nothing(self, launcher, start):
         hosts = self.hosts("a", "b", "c")
-        job = self.start(hosts, launcher)
+        job = start(hosts, launcher)
         outside, inside = [], {"a": [], "b": []}
         for name in "ab":
             for address, port in self.listeners_of_jobs(hosts[name]):
@@ -37,22 +44,26 @@ class TrustTest(HostsTest):
         strangers = [Job(hosts[name], ["/usr/bin/python3", script, *ports])
                      for name, ports in (("c", outside), *inside.items()) if ports]
         self.expect_digest("long", job, 120)
+        connections = 0
         for stranger in strangers:
             self.assertEqual(stranger.end(60), 0, stranger.output)
             for port in json.loads(stranger.output):
-                print(port["port"], port["connections"], "connections")
+                connections += port["connections"]
                 for said in port["heard"]:
                     self.assertLessEqual(len(said) // 2, HANDSHAKE_BYTES, f"{port['port']} said {said}")
+        print(f"{connections} connections")
+        self.assertGreater(connections, 1000)
         self.expect_nothing_left(hosts)
-        return outside
 
-    @waits_for("the launcher over hosts")
-    def test_strangers_change_nothing_where_ssh_starts_the_job(self):
-        self.assertTrue(self.expect_strangers_change_nothing("ssh"))
+    def test_strangers_change_nothing_during_training(self):
+        self.expect_strangers_change_nothing("ssh", self.start)
 
-    @waits_for("the launcher over hosts")
+    def test_strangers_change_nothing_while_hosts_meet(self):
+        self.expect_strangers_change_nothing("ssh", self.start_meeting)
+
+    @waits_for("the mpi transport with several instances a host")
     def test_strangers_change_nothing_where_mpirun_starts_the_job(self):
-        self.expect_strangers_change_nothing("mpirun")
+        self.expect_strangers_change_nothing("mpirun", self.start)
 
     def expect_no_secret_on_command_lines(self, launcher):
         hosts = self.hosts("a", "b")
@@ -74,10 +85,9 @@ class TrustTest(HostsTest):
             self.assertIsNone(re.search(r"(?<![\w/])[0-9a-fA-F]{32,}(?!\w)", line), line)
         self.expect_digest("long", job)
 
-    @waits_for("the launcher over hosts")
     def test_the_secret_is_on_no_command_line_of_ssh(self):
         self.expect_no_secret_on_command_lines("ssh")
 
-    @waits_for("the launcher over hosts")
+    @waits_for("the mpi transport with several instances a host")
     def test_the_secret_is_on_no_command_line_of_mpirun(self):
         self.expect_no_secret_on_command_lines("mpirun")
