@@ -344,13 +344,15 @@ void Engine::request(Request request) noexcept {
   requests_[static_cast<std::size_t>(request)].store(true);
 }
 
-/// With the last leaf: one that comes later goes with the next step. A wish to stop stays.
+/// With the last leaf: one that comes later goes with the next step. A wish to stop stays; whoever
+/// takes checkpoints needs to tell nobody that it wants one.
 void Engine::write_requests(std::span<float> leaf) {
   const auto to = totals_.requests(leaf.last(totals_.count()));
   std::ranges::fill(to, 0.0F);
   if (!updates_.is_at_last_leaf()) return;
   const auto index = [](Request request) { return static_cast<std::size_t>(request); };
   to[index(Request::Stop)] = requests_[index(Request::Stop)].load() ? 1 : 0;
+  if (communicator_.rank() == 0) return;
   to[index(Request::Checkpoint)] = requests_[index(Request::Checkpoint)].exchange(false) ? 1 : 0;
 }
 
@@ -358,15 +360,13 @@ bool Engine::is_wanted(Request request) const {
   return totals_.requests(updates_.totals())[static_cast<std::size_t>(request)] > 0;
 }
 
-/// A signal that all instances get arrives here within two steps, and is one wish.
-void Engine::note_requests() {
-  if (!is_wanted(Request::Checkpoint)) return;
-  const auto step = progress().steps;
-  if (step > std::exchange(last_checkpoint_request_, step) + 1) is_checkpoint_wanted_ = true;
-}
-
+/// A signal that all instances get is one wish: here it is heeded at once, and comes from others
+/// with the next step.
 bool Engine::take_checkpoint_request() noexcept {
-  return std::exchange(is_checkpoint_wanted_, false);
+  const auto step = progress().steps;
+  const bool is_own = requests_[static_cast<std::size_t>(Request::Checkpoint)].exchange(false);
+  if (is_own) last_own_request_ = step;
+  return is_own || (is_wanted(Request::Checkpoint) && step > last_own_request_ + 1);
 }
 
 std::function<checkpoint::Content(Snapshot&)> Engine::begin_copy() {

@@ -98,7 +98,7 @@ class Engine {
   /// `progress().is_stopped`, or whoever takes checkpoints takes one.
   enum class Request : std::uint8_t { Stop, Checkpoint };
   void request(Request request) noexcept;
-  /// Whether somebody has asked for a checkpoint.
+  /// For rank 0, after each step: whether somebody has asked for a checkpoint.
   bool take_checkpoint_request() noexcept;
 
   /// What copies the state as it is now, on another thread. Steps go on meanwhile: the second one
@@ -148,7 +148,6 @@ class Engine {
   KeptNumbers& kept_numbers() const noexcept;
   void write_requests(std::span<float> leaf);
   bool is_wanted(Request request) const;
-  void note_requests();
   void make_replicas();
   bool share_memory();
   bool share_kept_state(bool is_kept);
@@ -192,8 +191,7 @@ class Engine {
   comm::SharedMemory frozen_;
   comm::SharedMemory kept_numbers_;
   std::array<std::atomic<bool>, LeafTotals::kRequests> requests_{};  ///< of this instance
-  bool is_checkpoint_wanted_ = false;
-  std::int64_t last_checkpoint_request_ = -2;  ///< step of it
+  std::int64_t last_own_request_ = -2;  ///< for a checkpoint: the step after which it came
   bool is_recovered_ = false;
   std::optional<Replica> original_;  ///< what was handed over
   std::optional<StateTensors> tensors_;

@@ -48,7 +48,6 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   output.skipped = progress().updates == input.progress.updates;
   check_skipped(output, input.progress);
   if (communicator_.is_leader()) communicator_.note_step(progress().steps);
-  note_requests();
   if (std::isfinite(output.loss)) last_losses_ = output.replica_losses;
   record(devices, waited, watch.lap(), whole.lap());
   return output;
