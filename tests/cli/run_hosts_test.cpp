@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "lockstep/base/file.h"
 #include "lockstep/events/event_log.h"
@@ -343,6 +344,52 @@ TEST(RunHostsTest, KeepsMemoryOfEachHostOverARestart) {
   }
   EXPECT_EQ(std::ranges::count(result.out, '\n'), 8);
   EXPECT_EQ(numbers.size(), 2U);
+}
+
+TEST(RunHostsTest, ASignalThatAgentsAndLauncherAreToldIsOne) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({"--grace-period", "20"},
+                                         "trap 'sleep 0.6; exit 75' TERM; echo up $RANK; "
+                                         "while :; do sleep 0.05; done")),
+                 hosts.options());
+  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  ::kill(hosts.agents("x1").front(), SIGTERM);
+  ASSERT_TRUE(job.wait_for("lockstep: SIGTERM: ending the job"));
+  std::this_thread::sleep_for(300ms);  // longer than what counts as the same signal anyway
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(10s).exit_code, 75);
+}
+
+/// Real ones, on this host alone.
+class RunMpirunTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (run({"sh", "-c", "command -v mpirun"}).exit_code != 0) GTEST_SKIP() << "no mpirun";
+  }
+};
+
+TEST_F(RunMpirunTest, StartsAnAgentThatFindsTheLauncher) {
+  const auto result = lockstep({"run", "--launcher", "mpirun", "--host", "localhost:2",
+                                "--num-instances", "2", "-v", "sh", "-c", "echo hi $RANK"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(sorted_lines(result.out), "[0] hi 0\n[1] hi 1\n");
+  EXPECT_THAT(result.err, HasSubstr("lockstep: mpirun --host localhost -np 1 --map-by ppr:1:node"));
+}
+
+TEST_F(RunMpirunTest, KeepsOurReportAndExitCode) {
+  const auto result =
+      lockstep({"run", "--launcher", "mpirun", "--host", "localhost:2", "--num-instances", "2",
+                "sh", "-c", "[ $RANK = 1 ] && exit 42; sleep 60"});
+  EXPECT_EQ(result.exit_code, 42);
+  EXPECT_THAT(result.err, StartsWith("lockstep: instance 1 failed: exit code 42"));
+  EXPECT_THAT(result.err, Not(HasSubstr("mpirun")));
+}
+
+TEST_F(RunMpirunTest, SaysWhatMpirunSaidWhereItFails) {
+  const auto result = lockstep({"run", "--launcher", "mpirun", "--host", "localhost",
+                                "--mpi-global-args", "--no-such-option", "--host-check-only"});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("no-such-option"));
 }
 
 TEST(RunHostsTest, SeveralNamesOfThisMachineAreSeveralHosts) {

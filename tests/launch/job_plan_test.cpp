@@ -62,6 +62,23 @@ TEST(JobPlanTest, TakesTheThreadsThatTheUserNames) {
   EXPECT_THAT(made.instances.at(0).identity.device_ids, ElementsAre(0, 0));
 }
 
+TEST(JobPlanTest, TakesThreadsFromTheSmallestOfTheHostsThatComputeAndBindsToTheCoresOfEach) {
+  RunOptions options;
+  options.num_instances = 2;
+  auto small = four_cores();
+  small.cores.erase(small.cores.begin(), small.cores.begin() + 2);
+  auto tiny = four_cores();
+  tiny.cores.resize(1);
+  const std::vector machines{four_cores(), small, tiny};
+  // The third host has no instance.
+  const auto made = plan_job(options, {{"a", 1}, {"b", 1}, {"c", 1}}, machines);
+  EXPECT_EQ(made.threads_per_device, 2);
+  EXPECT_EQ(made.instances.at(0).usable_cores, 4);
+  EXPECT_EQ(made.instances.at(1).usable_cores, 2);
+  EXPECT_THAT(made.instances.at(0).cpus, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(made.instances.at(1).cpus, ElementsAre(2, 3, 6, 7));
+}
+
 struct BadOption {
   RunOptions options;
   const char* complaint;

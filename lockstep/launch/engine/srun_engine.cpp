@@ -17,8 +17,9 @@ std::vector<int> expand_counts(const std::string& list) {
     const auto open = part.find("(x");
     const auto count = parse_integer(part.substr(0, open));
     std::optional<std::int64_t> nodes = 1;
-    if (open != std::string_view::npos && part.ends_with(')')) {
-      nodes = parse_integer(part.substr(open + 2, part.size() - open - 3));
+    if (open != std::string_view::npos) {
+      nodes = part.ends_with(')') ? parse_integer(part.substr(open + 2, part.size() - open - 3))
+                                  : std::nullopt;
     }
     constexpr int kMost = 1'000'000;
     if (!count || !nodes || *count < 1 || *nodes < 1 || *count > kMost || *nodes > kMost) {

@@ -66,8 +66,10 @@ std::string most_telling(const std::vector<std::string>& lines, const std::strin
   for (const auto& line : lines) {
     if (mentions(line, host) && has_reason(line)) return line;
   }
-  if (const auto found = std::ranges::find_if(lines, has_reason); found != lines.end()) {
-    return *found;
+  const auto names_error = [](const std::string& line) { return mentions(line, "rror"); };
+  for (const auto& found :
+       {std::ranges::find_if(lines, has_reason), std::ranges::find_if(lines, names_error)}) {
+    if (found != lines.end()) return *found;
   }
   const auto last = std::find_if(lines.rbegin(), lines.rend(), is_said);
   return last == lines.rend() ? std::string() : *last;
@@ -175,11 +177,19 @@ std::vector<AgentPool::Arrival> AgentPool::attend() {
   }
   note_deaths();
   note_ends();
+  stop_listening_if_done();
   if (Clock::now() >= next_ping_) {
     next_ping_ = Clock::now() + kPingInterval;
     send_to_all({{"do", "ping"}, {"sent", seconds_of_day()}});
   }
   return arrivals;
+}
+
+/// Nothing listens for longer than somebody is to come.
+void AgentPool::stop_listening_if_done() {
+  if (std::ranges::count(links_, HostLink::State::Starting, &HostLink::state) > 0) return;
+  listeners_.clear();
+  strangers_.clear();
 }
 
 void AgentPool::note_deaths() {

@@ -102,6 +102,7 @@ class AgentPool {
 
  private:
   void listen();
+  void stop_listening_if_done();
   void note_deaths();
   void adopt(std::list<Channel>::iterator stranger, const Message& hello);
   int host_of(const AgentHello& hello) const;

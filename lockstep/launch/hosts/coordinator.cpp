@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <numeric>
+#include <utility>
 
 namespace lockstep::launch {
 namespace {
@@ -248,7 +249,11 @@ void Coordinator::handle_signal(int signal) {
 }
 
 /// The first time gently, the second time at once. SIGQUIT is never gentle.
+///
+/// A scheduler tells all steps of a job, and often the batch script too, which passes it on: what
+/// agents have told first the launcher may hear once more.
 void Coordinator::interrupt(int signal) {
+  if (std::exchange(is_told_by_agent_, false) && signal == interrupted_by_) return;
   const bool is_repeated = interrupted_by_ && Clock::now() - interrupted_at_ < kSameSignal;
   if (is_repeated && signal != SIGQUIT) return;
   const bool kills = interrupted_by_.has_value() || signal == SIGQUIT;
@@ -283,8 +288,8 @@ void Coordinator::handle(int host, const Message& message) {
       pool_.link(host).problem = "its agent was killed";
       lose(host, std::nullopt);
     } else if (kind == "signalled" && !interrupted_by_) {
-      // Slurm tells every step of a job: that is one signal.
       interrupt(message.at("signal").get<int>());
+      is_told_by_agent_ = true;
     }
   } catch (const Message::exception& error) {
     sink_.on(events::Warning{fmt::format("host {}: its agent says '{}', which cannot be read: {}",

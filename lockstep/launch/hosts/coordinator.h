@@ -135,6 +135,7 @@ class Coordinator {
   UniqueFd log_;  ///< what instances elsewhere write of their own into the job's log
   std::optional<int> interrupted_by_;
   Clock::time_point interrupted_at_;
+  bool is_told_by_agent_ = false;  ///< and has not heard it itself yet
   bool warden_gone_ = false;
   bool waits_for_reader_ = true;
 };
