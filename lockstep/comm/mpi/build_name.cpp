@@ -6,8 +6,8 @@
 namespace lockstep::comm::mpi {
 
 std::string build_name() {
-  return fmt::format("{} (commit {}, {}{}{})", version(), commit(), build_description(),
-                     sanitizers().empty() ? "" : ", ", sanitizers());
+  return fmt::format("{} (interface {}, {}{}{})", version(), LOCKSTEP_MPI_INTERFACE,
+                     build_description(), sanitizers().empty() ? "" : ", ", sanitizers());
 }
 
 }  // namespace lockstep::comm::mpi

@@ -13,7 +13,7 @@ struct Module {
   Joined (*join)(const Place& place, const WaitOptions& options);
 };
 
-/// Tells builds apart: version, commit, compiler and flags.
+/// Tells builds apart: version, the headers that both share, compiler and flags.
 std::string build_name();
 
 /// The one function that the module exports.
