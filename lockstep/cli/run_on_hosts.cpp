@@ -124,10 +124,11 @@ std::optional<int> judge(const RunArguments& arguments,
     return are_good ? 0 : exit_code(ErrorKind::Unavailable);
   }
   if (!are_good) {
-    throw Error(
-        ErrorKind::Unavailable,
-        "run: not all hosts are fit for the job; nothing was started\n\n" + host_table(reports),
-        "--host-check-only, when that is set right");
+    auto table = host_table(reports);
+    table.pop_back();
+    throw Error(ErrorKind::Unavailable,
+                "run: not all hosts are fit for the job; nothing was started\n\n" + table,
+                "--host-check-only, which starts nothing, until all is well");
   }
   for (const auto& report : reports) {
     if (!report.has_clock_skew()) continue;

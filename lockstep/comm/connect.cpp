@@ -124,35 +124,48 @@ slurm::Met find_hosts(const topology::Identity& identity,
   }
 }
 
+hosts::HostMap map_of(const std::vector<topology::JobHost>& hosts) {
+  std::vector<hosts::HostMap::Part> parts;
+  for (const auto& host : hosts) parts.push_back({host.name, host.num_instances});
+  return hosts::HostMap::of_neighbours(parts);
+}
+
 std::unique_ptr<Transport> join_over_tcp(const topology::Identity& identity,
                                          std::shared_ptr<host::Member> member) {
   const auto found = find_hosts(identity, member);
-  std::vector<hosts::HostMap::Part> parts;
-  for (const auto& host : identity.hosts) parts.push_back({host.name, host.num_instances});
   return tcp::join(
       {.secret = found.secret,
        .session = identity.session,
        .hosts = found.hosts,
-       .map = hosts::HostMap::of_neighbours(parts),
+       .map = map_of(identity.hosts),
        .host = identity.host,
        .listener = found.listener ? std::optional(found.listener.get()) : std::nullopt},
       std::move(member));
 }
 
+/// Our own launcher has mpirun start one agent per host: the leader takes its place in the MPI job,
+/// and nobody else of the host is in it.
 std::unique_ptr<Transport> join_over_mpi(const topology::Identity& identity,
                                          std::shared_ptr<host::Member> member) {
+  const bool are_leaders_alone = !identity.hosts.empty();
   auto job = std::make_shared<hosts::HostsJob>();
+  job->member = member;
+  if (are_leaders_alone) job->map = map_of(identity.hosts);
+  if (are_leaders_alone && identity.local_instance > 0) {
+    return std::make_unique<hosts::HostsTransport>(std::move(job));
+  }
   try {
     auto joined = mpi::join({.instance = identity.instance,
                              .num_instances = identity.num_instances,
                              .local_instances = member->memory().introduced(),
                              .host_name = member->memory().header().host.data()},
                             member->options());
-    job->map = std::move(joined.map);
     job->session = std::move(joined.session);
-    job->member = member;
     job->fabric = std::move(joined.fabric);
-    job->connect = std::move(joined.connect);
+    if (!are_leaders_alone) {
+      job->map = std::move(joined.map);
+      job->connect = std::move(joined.connect);
+    }
   } catch (const Error& error) {
     member->fail(error);
   }

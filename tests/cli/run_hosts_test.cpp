@@ -385,6 +385,24 @@ TEST_F(RunMpirunTest, KeepsOurReportAndExitCode) {
   EXPECT_THAT(result.err, Not(HasSubstr("mpirun")));
 }
 
+TEST_F(RunMpirunTest, StartsAllAgentsAnewWhereOneIsKilled) {
+  const auto mark = unique_mark("mpirun");
+  Subprocess job(lockstep_command({"run", "--launcher", "mpirun", "--host", "localhost:2",
+                                   "--num-instances", "2", "--max-restarts", "1", "sh", "-c",
+                                   "[ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; echo $PPID:up; "
+                                   "exec sleep 60"}),
+                 {.environment = {{"LOCKSTEP_TEST_MARK", mark}}});
+  ASSERT_TRUE(job.wait_for(":up\n"));
+  const auto at = job.out().find("] ") + 2;
+  // The supervisor of the agent: its warden ends what is left.
+  ::kill(std::stoi(job.out().substr(at, job.out().find(':', at) - at)), SIGKILL);
+  const auto result = job.wait(20s);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lockstep: host localhost (127.0.0.1) is lost"));
+  EXPECT_THAT(result.err, HasSubstr("starting the job again: restart 1 of 1"));
+  EXPECT_TRUE(processes_with("LOCKSTEP_TEST_MARK=" + mark).empty());
+}
+
 TEST_F(RunMpirunTest, SaysWhatMpirunSaidWhereItFails) {
   const auto result = lockstep({"run", "--launcher", "mpirun", "--host", "localhost",
                                 "--mpi-global-args", "--no-such-option", "--host-check-only"});

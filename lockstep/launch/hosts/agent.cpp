@@ -248,19 +248,18 @@ void Agent::command(const Message& message, Supervisor& supervisor) {
 }
 
 void Agent::prepare(const Message& message) {
-  const auto text = [&](const char* name) { return message.at(name).get<std::string>(); };
   patience_ = events::Seconds(message.at("stall_timeout").get<double>());
   folder_.create();
-  const auto secret = comm::tcp::Secret::parse(text("secret"));
+  const auto secret = comm::tcp::Secret::parse(message.at("secret").get<std::string>());
   if (!secret) throw Error(ErrorKind::Bug, "agent: the launcher's secret cannot be read");
   secret->write(folder_.path());
-  prepared_ =
-      std::make_unique<Prepared>(*secret, comm::host::KeptMemory::create(text("job_id")), channel_);
+  const auto job_id = message.at("job_id").get<std::string>();
+  prepared_ = std::make_unique<Prepared>(*secret, comm::host::KeptMemory::create(job_id), channel_);
   auto& made = *prepared_;
   made.host = message.at("host").get<int>();
   made.grace = events::Seconds(message.at("grace").get<double>());
   made.context = {
-      .job_id = text("job_id"),
+      .job_id = job_id,
       .run_dir = folder_.path(),
       .rendezvous = {},
       .environment = host_environment(to_environment(message.at("environment")), environment_),
@@ -268,25 +267,29 @@ void Agent::prepare(const Message& message) {
       .kept_memory = made.memory.file(),
       .runs_under_agent = true};
   made.log_pipe = open_log_pipe(made.context.events_file);
-  made.start = {.program = text("program"),
+  made.start = {.program = message.at("program").get<std::string>(),
                 .arguments = message.at("arguments").get<std::vector<std::string>>(),
-                .log_dir = text("log_dir"),
+                .log_dir = message.at("log_dir").get<std::string>(),
                 .input = StartOptions::Input::Nothing};
+  channel_.send(look_around(message));
+}
 
+/// What of the job's needs is met here; a problem is empty where there is none.
+Message Agent::look_around(const Message& message) {
+  auto& made = *prepared_;
+  const auto folder = message.at("folder").get<std::string>();
   Message answer{{"is", "prepared"}, {"master_port", made.port.port()}, {"port", 0}};
-  const auto working_folder = text("folder");
-  answer["folder"] = ::chdir(working_folder.c_str()) == 0
-                         ? ""
-                         : fmt::format("{}: {}", working_folder, std::strerror(errno));
+  answer["folder"] =
+      ::chdir(folder.c_str()) == 0 ? "" : fmt::format("{}: {}", folder, std::strerror(errno));
   answer["program"] = problem_of([&] {
     if (!made.start.program.empty()) find_program(made.start.program, made.context.environment);
   });
   answer["listener"] = problem_of([&] {
-    made.listener = comm::tcp::listen_at({text("address"), 0});
+    made.listener = comm::tcp::listen_at({message.at("address").get<std::string>(), 0});
     made.context.listener = made.listener.get();
     answer["port"] = comm::tcp::port_of(made.listener.get());
   });
-  channel_.send(answer);
+  return answer;
 }
 
 void Agent::check_routes(const Message& message) {

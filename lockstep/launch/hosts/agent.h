@@ -49,6 +49,7 @@ class Agent final : public Overseer {
   void handle(const Message& message, Supervisor* supervisor);
   void command(const Message& message, Supervisor& supervisor);
   void prepare(const Message& message);
+  Message look_around(const Message& message);
   void check_routes(const Message& message);
   void report_routes();
   void run_attempt(const Message& message);

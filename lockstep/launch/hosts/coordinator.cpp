@@ -259,6 +259,7 @@ void Coordinator::interrupt(int signal) {
   const bool kills = interrupted_by_.has_value() || signal == SIGQUIT;
   if (!interrupted_by_) interrupted_by_ = signal;
   interrupted_at_ = Clock::now();
+  if (kills) waits_for_reader_ = false;
   if (!attempt_.is_running) return;
   sink_.on(events::JobInterrupted{signal, kills ? events::Seconds(0) : job_.grace_period});
   if (kills) {
@@ -287,7 +288,8 @@ void Coordinator::handle(int host, const Message& message) {
     } else if (kind == "leaving" && attempt_.is_running && !state.is_lost) {
       pool_.link(host).problem = "its agent was killed";
       lose(host, std::nullopt);
-    } else if (kind == "signalled" && !interrupted_by_) {
+    } else if (kind == "signalled" && !interrupted_by_ && !attempt_.failed && !attempt_.lost) {
+      // Later, it is mpirun that ends the others.
       interrupt(message.at("signal").get<int>());
       is_told_by_agent_ = true;
     }
