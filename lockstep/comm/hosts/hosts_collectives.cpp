@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lockstep/comm/hosts/host_nodes.h"
 #include "lockstep/comm/hosts/hosts_transport.h"
+#include "lockstep/comm/hosts/node_combiner.h"
+#include "lockstep/comm/hosts/parts_by_host.h"
 
 namespace lockstep::comm::hosts {
 namespace {
@@ -22,11 +23,6 @@ template <typename AnyBuffer>
 auto* bytes_at(const AnyBuffer& buffer, std::size_t offset) {
   using Byte = std::conditional_t<std::is_same_v<AnyBuffer, Buffer>, std::byte, const std::byte>;
   return static_cast<Byte*>(buffer.data) + offset;
-}
-
-std::byte* room_of(std::vector<std::byte>& room, std::size_t bytes) {
-  if (room.size() < bytes) room.resize(bytes);
-  return room.data();
 }
 
 /// Calls `function(begin, length)` for one part of a row after another.
@@ -51,53 +47,6 @@ Buffer bytes_of_memory(void* data, std::size_t bytes) {
 ConstBuffer bytes_of_memory(const void* data, std::size_t bytes) {
   return {data, static_cast<std::int64_t>(bytes), DataType::U8};
 }
-
-ReduceOp partial(ReduceOp op) {
-  return op == ReduceOp::Mean ? ReduceOp::Sum : op;
-}
-
-/// Combines what the instances of a host bring into the nodes that the host hands on.
-class NodeCombiner {
- public:
-  NodeCombiner(const LeafLayout& leaves, const HostLayout& layout, ReduceOp op, DataType type)
-      : leaves_(leaves), layout_(layout), type_(type) {
-    for (auto& node : nodes_of_host(leaves, layout.local_ranks())) {
-      nodes_.push_back({node, node.parts.size() > 1
-                                  ? std::make_unique<Reducer>(node.tree(leaves), partial(op))
-                                  : nullptr});
-    }
-  }
-
-  /// `part(local rank, index)` says where `count` elements of a node of an instance lie.
-  template <typename Part>
-  std::vector<const void*> combine(std::size_t count, std::vector<std::byte>& room, Part part) {
-    const auto stride = count * size_of(accumulator_of(type_));
-    auto* next = room_of(room, nodes_.size() * stride);
-    std::vector<const void*> found;
-    for (auto& [node, reducer] : nodes_) {
-      std::vector<NodeData> data;
-      for (const auto& source : node.parts) {
-        const auto own = nodes_of(leaves_.ranges[static_cast<std::size_t>(source.rank)]);
-        data.push_back({part(layout_.local_rank(source.rank), source.index),
-                        type_of_node(own[source.index], type_)});
-      }
-      if (reducer) reducer->reduce(data, count, type_, next, accumulator_of(type_));
-      found.push_back(reducer ? next : data.front().data);
-      next += stride;
-    }
-    return found;
-  }
-
- private:
-  struct Entry {
-    HostNode node;
-    std::unique_ptr<Reducer> reducer;  ///< where there is something to combine
-  };
-  const LeafLayout& leaves_;
-  const HostLayout& layout_;
-  DataType type_;
-  std::vector<Entry> nodes_;
-};
 
 LeafLayout one_leaf_each(std::size_t size) {
   return LeafLayout(std::vector<int>(size, 1));
@@ -194,7 +143,6 @@ void HostsTransport::reduce_row(const LeafLayout& leaves, ReduceOp op, const Ele
                                 const Brought& brought) {
   const auto type = result.type();
   const auto width = size_of(accumulator_of(type));
-  const auto num_nodes = nodes_of(leaves.ranges[static_cast<std::size_t>(rank())]).size();
   // The same on all hosts. Leaves that lie where they are sent from need no room.
   const bool is_direct = layout_.most_local == 1 && result.is_one_buffer() &&
                          leaves.num_leaves == static_cast<int>(layout_.size());
@@ -202,43 +150,51 @@ void HostsTransport::reduce_row(const LeafLayout& leaves, ReduceOp op, const Ele
       is_direct ? result.count() : part_of_chunk(layout_.most_local * leaves.most_nodes) / width;
   NodeCombiner combiner(leaves, layout_, op, type);
   auto reduction = make_reduction(leaves, op, type);
-
-  for_parts(result.count(), part, [&](std::size_t begin, std::size_t count) {
-    const auto stride = is_direct ? 0 : count * width;
-    auto* const mine = room_of(brought_, leaves.most_nodes * stride);
-    std::vector<const std::byte*> found;
-    for (std::size_t node = 0; node < num_nodes; ++node) {
-      found.push_back(brought(node, begin, count, mine + node * stride));
-    }
-    const bool is_alone = layout_.local_size() == 1;
-    if (!is_alone) {
-      for (std::size_t node = 0; node < num_nodes; ++node) {
-        auto* room = mine + node * stride;
-        const auto own = nodes_of(leaves.ranges[static_cast<std::size_t>(rank())])[node];
-        if (found[node] != room) {
-          std::memcpy(room, found[node], count * size_of(type_of_node(own, type)));
-        }
-      }
-      const auto block = leaves.most_nodes * stride;
-      collect(mine, block,
-              is_leader() ? room_of(collected_, block * layout_.local_size()) : nullptr);
-    }
+  const auto run = [&](std::size_t begin, std::size_t count) {
+    const auto collected = collect_nodes(
+        leaves, type, is_direct ? 0 : count * width,
+        [&](std::size_t node, std::byte* room) { return brought(node, begin, count, room); });
     const auto bytes = count * size_of(type);
-    auto* target = result.find(begin, count);
-    const bool is_scattered = target == nullptr;
-    if (is_scattered) target = room_of(result_, bytes);
+    auto* const in_place = result.find(begin, count);
+    auto* const target = in_place != nullptr ? in_place : room_of(result_, bytes);
     if (is_leader()) {
       const auto nodes = combiner.combine(count, combined_, [&](int local, std::size_t index) {
-        return is_alone
-                   ? found[index]
-                   : collected_.data() +
-                         (static_cast<std::size_t>(local) * leaves.most_nodes + index) * stride;
+        return collected[static_cast<std::size_t>(local) * leaves.most_nodes + index];
       });
       reduction.all_reduce(nodes, count, target);
     }
     spread(target, bytes);
-    if (is_scattered) result.copy_from(target, begin, count);
-  });
+    if (in_place == nullptr) result.copy_from(target, begin, count);
+  };
+  for_parts(result.count(), part, run);
+}
+
+/// Where the leader finds a part of all nodes of its host's instances: by instance, then node. They
+/// lie `stride` bytes from each other, but for those of an instance that is alone on its host.
+std::vector<const std::byte*> HostsTransport::collect_nodes(const LeafLayout& leaves, DataType type,
+                                                            std::size_t stride,
+                                                            const BroughtPart& brought) {
+  const auto own = nodes_of(leaves.ranges[static_cast<std::size_t>(rank())]);
+  const auto block = leaves.most_nodes * stride;
+  const bool is_alone = layout_.local_size() == 1;
+  auto* const mine = room_of(brought_, block);
+  std::vector<const std::byte*> found;
+  for (std::size_t node = 0; node < own.size(); ++node) {
+    auto* const room = mine + node * stride;
+    found.push_back(brought(node, room));
+    if (is_alone || found.back() == room) continue;
+    const auto count = stride / size_of(accumulator_of(type));
+    std::memcpy(room, found.back(), count * size_of(type_of_node(own[node], type)));
+  }
+  if (is_alone) return found;
+  auto* const all = is_leader() ? room_of(collected_, block * layout_.local_size()) : nullptr;
+  collect(mine, block, all);
+  found.clear();
+  if (!is_leader()) return found;
+  for (std::size_t i = 0; i < layout_.local_size() * leaves.most_nodes; ++i) {
+    found.push_back(all + i * stride);
+  }
+  return found;
 }
 
 void HostsTransport::exchange_leaf_counts(std::span<std::int32_t> counts) {
@@ -323,17 +279,10 @@ void HostsTransport::reduce_scatter(const Operation& operation) {
   for_parts(count, part, [&](std::size_t begin, std::size_t length) {
     const auto bytes = length * size_of(type);
     const auto all_bytes = layout_.size() * bytes;
-    // Host by host, so that what one host gets lies side by side.
-    auto* next = room_of(brought_, all_bytes);
-    for (const auto& ranks : layout_.ranks) {
-      for (const int to : ranks) {
-        const auto place = static_cast<std::size_t>(to) * count + begin;
-        std::memcpy(next, bytes_at(blocks, place * size_of(type)), bytes);
-        next += bytes;
-      }
-    }
+    const PartsByHost parts(layout_, room_of(brought_, all_bytes), bytes);
+    parts.pack(bytes_at(blocks, begin * size_of(type)), bytes_of(result));
     auto* own = room_of(result_, layout_.local_size() * bytes);
-    collect(brought_.data(), all_bytes,
+    collect(parts.all().data(), all_bytes,
             is_leader() ? room_of(collected_, all_bytes * layout_.local_size()) : nullptr);
     if (is_leader()) {
       const auto nodes =
@@ -351,31 +300,21 @@ void HostsTransport::reduce_scatter(const Operation& operation) {
 void HostsTransport::all_gather(const Operation& operation) {
   const auto& block = operation.inputs.front();
   const auto& blocks = operation.outputs.front();
-  for_parts(bytes_of(block), part_of_chunk(layout_.size()),
-            [&](std::size_t begin, std::size_t bytes) {
-              auto* all = room_of(result_, layout_.size() * bytes);
-              const auto of_host = [&](int host) {
-                const auto index = static_cast<std::size_t>(host);
-                return std::span(all + layout_.first_blocks[index] * bytes,
-                                 layout_.ranks[index].size() * bytes);
-              };
-              collect(bytes_at(block, begin), bytes, of_host(layout_.host).data());
-              std::vector<Fabric::Send> sends;
-              std::vector<Fabric::Receive> receives;
-              for_other_hosts([&](int host) {
-                sends.push_back({host, of_host(layout_.host)});
-                receives.push_back({host, of_host(host)});
-              });
-              exchange(sends, receives);
-              spread(all, layout_.size() * bytes);
-              for (const auto& ranks : layout_.ranks) {
-                for (const int from : ranks) {
-                  const auto place = static_cast<std::size_t>(from) * bytes_of(block) + begin;
-                  std::memcpy(bytes_at(blocks, place), all, bytes);
-                  all += bytes;
-                }
-              }
-            });
+  const auto run = [&](std::size_t begin, std::size_t bytes) {
+    const PartsByHost parts(layout_, room_of(result_, layout_.size() * bytes), bytes);
+    const auto mine = parts.of_host(layout_.host);
+    collect(bytes_at(block, begin), bytes, mine.data());
+    std::vector<Fabric::Send> sends;
+    std::vector<Fabric::Receive> receives;
+    for_other_hosts([&](int host) {
+      sends.push_back({host, mine});
+      receives.push_back({host, parts.of_host(host)});
+    });
+    exchange(sends, receives);
+    spread(parts.all().data(), parts.all().size());
+    parts.unpack(bytes_at(blocks, begin), bytes_of(block));
+  };
+  for_parts(bytes_of(block), part_of_chunk(layout_.size()), run);
 }
 
 void HostsTransport::send_to_all(int from, std::span<std::byte> bytes) {
@@ -439,74 +378,50 @@ void HostsTransport::gather(const Operation& operation) {
   const int to = layout_.hosts[static_cast<std::size_t>(operation.root)];
   const bool is_here = to == layout_.host;
   const bool is_root = rank() == operation.root;
-  for_parts(bytes_of(block), part_of_chunk(layout_.size()),
-            [&](std::size_t begin, std::size_t bytes) {
-              const bool needs_room = is_root || is_leader();
-              auto* all = needs_room ? room_of(result_, layout_.size() * bytes) : nullptr;
-              const auto of_host = [&](int host) {
-                const auto index = static_cast<std::size_t>(host);
-                return std::span(all + layout_.first_blocks[index] * bytes,
-                                 layout_.ranks[index].size() * bytes);
-              };
-              collect(bytes_at(block, begin), bytes,
-                      is_leader() ? of_host(layout_.host).data() : nullptr);
-              std::vector<Fabric::Send> sends;
-              std::vector<Fabric::Receive> receives;
-              if (is_leader() && !is_here) sends.push_back({to, of_host(layout_.host)});
-              if (is_leader() && is_here) {
-                for_other_hosts([&](int host) { receives.push_back({host, of_host(host)}); });
-              }
-              exchange(sends, receives);
-              if (is_here && layout_.local_rank(operation.root) != 0) {
-                spread(all, layout_.size() * bytes);
-              }
-              if (!is_root) return;
-              for (const auto& ranks : layout_.ranks) {
-                for (const int from : ranks) {
-                  const auto place = static_cast<std::size_t>(from) * bytes_of(block) + begin;
-                  std::memcpy(bytes_at(operation.outputs.front(), place), all, bytes);
-                  all += bytes;
-                }
-              }
-            });
+  const auto run = [&](std::size_t begin, std::size_t bytes) {
+    const bool needs_room = is_root || is_leader();
+    const PartsByHost parts(layout_,
+                            needs_room ? room_of(result_, layout_.size() * bytes) : nullptr, bytes);
+    collect(bytes_at(block, begin), bytes,
+            is_leader() ? parts.of_host(layout_.host).data() : nullptr);
+    std::vector<Fabric::Send> sends;
+    std::vector<Fabric::Receive> receives;
+    if (is_here) {
+      for_other_hosts([&](int host) { receives.push_back({host, parts.of_host(host)}); });
+    } else {
+      sends.push_back({to, parts.of_host(layout_.host)});
+    }
+    exchange(sends, receives);
+    const bool is_with_leader = layout_.local_rank(operation.root) == 0;
+    if (is_here && !is_with_leader) spread(parts.all().data(), parts.all().size());
+    if (is_root) parts.unpack(bytes_at(operation.outputs.front(), begin), bytes_of(block));
+  };
+  for_parts(bytes_of(block), part_of_chunk(layout_.size()), run);
 }
 
 void HostsTransport::scatter(const Operation& operation) {
   const auto& block = operation.outputs.front();
   const int from = layout_.hosts[static_cast<std::size_t>(operation.root)];
+  const int local_root = layout_.local_rank(operation.root);
   const bool is_here = from == layout_.host;
   const bool is_root = rank() == operation.root;
-  for_parts(bytes_of(block), part_of_chunk(layout_.size()),
-            [&](std::size_t begin, std::size_t bytes) {
-              const bool needs_room = is_root || is_leader();
-              auto* all = needs_room ? room_of(result_, layout_.size() * bytes) : nullptr;
-              if (is_root) {
-                auto* next = all;
-                for (const auto& ranks : layout_.ranks) {
-                  for (const int to : ranks) {
-                    const auto place = static_cast<std::size_t>(to) * bytes_of(block) + begin;
-                    std::memcpy(next, bytes_at(operation.inputs.front(), place), bytes);
-                    next += bytes;
-                  }
-                }
-              }
-              const int local_root = layout_.local_rank(operation.root);
-              if (is_here && local_root != 0) spread(all, layout_.size() * bytes, local_root);
-              const auto of_host = [&](int host) {
-                const auto index = static_cast<std::size_t>(host);
-                return std::span(all + layout_.first_blocks[index] * bytes,
-                                 layout_.ranks[index].size() * bytes);
-              };
-              std::vector<Fabric::Send> sends;
-              std::vector<Fabric::Receive> receives;
-              if (is_leader() && is_here) {
-                for_other_hosts([&](int host) { sends.push_back({host, of_host(host)}); });
-              }
-              if (is_leader() && !is_here) receives.push_back({from, of_host(layout_.host)});
-              exchange(sends, receives);
-              hand_out(is_leader() ? of_host(layout_.host).data() : nullptr, bytes,
-                       bytes_at(block, begin));
-            });
+  const auto run = [&](std::size_t begin, std::size_t bytes) {
+    const bool needs_room = is_root || is_leader();
+    const PartsByHost parts(layout_,
+                            needs_room ? room_of(result_, layout_.size() * bytes) : nullptr, bytes);
+    if (is_root) parts.pack(bytes_at(operation.inputs.front(), begin), bytes_of(block));
+    if (is_here && local_root != 0) spread(parts.all().data(), parts.all().size(), local_root);
+    std::vector<Fabric::Send> sends;
+    std::vector<Fabric::Receive> receives;
+    if (is_here) {
+      for_other_hosts([&](int host) { sends.push_back({host, parts.of_host(host)}); });
+    } else {
+      receives.push_back({from, parts.of_host(layout_.host)});
+    }
+    exchange(sends, receives);
+    hand_out(parts.of_host(layout_.host).data(), bytes, bytes_at(block, begin));
+  };
+  for_parts(bytes_of(block), part_of_chunk(layout_.size()), run);
 }
 
 }  // namespace lockstep::comm::hosts

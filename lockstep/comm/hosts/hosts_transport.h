@@ -69,6 +69,9 @@ class HostsTransport final : public Transport {
                                                  std::size_t count, std::byte* room)>;
   void reduce_row(const LeafLayout& leaves, ReduceOp op, const ElementRow& result,
                   const Brought& brought);
+  using BroughtPart = std::function<const std::byte*(std::size_t node, std::byte* room)>;
+  std::vector<const std::byte*> collect_nodes(const LeafLayout& leaves, DataType type,
+                                              std::size_t stride, const BroughtPart& brought);
   SliceReduction make_reduction(const LeafLayout& leaves, ReduceOp op, DataType type);
 
   // Between the instances of this host; everybody calls them alike.

@@ -74,13 +74,13 @@ void Listener::accept_all() {
     UniqueFd guest(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (guest) {
       add(std::move(guest));
-    } else if ((errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) &&
-               drop_oldest_stranger()) {
-    } else if (errno != ECONNABORTED && errno != EINTR) {
-      // Where there is no room at all, the connection stays to be accepted: do not spin over it.
-      if (!would_wait()) std::this_thread::sleep_for(10ms);
-      return;
+      continue;
     }
+    if (errno == ECONNABORTED) continue;
+    if (would_wait()) return;
+    // There is no room, for as long as strangers have it. Where it is not theirs, the connection
+    // stays to be accepted: do not spin over it.
+    if (!drop_oldest_stranger()) return std::this_thread::sleep_for(10ms);
   }
 }
 
