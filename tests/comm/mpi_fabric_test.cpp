@@ -121,6 +121,19 @@ TEST_P(MpiFabricTest, SpeaksInPlaceOfTheProcessThatMpirunStarted) {
   EXPECT_EQ(job.exit_code, 0) << job.err;
 }
 
+/// torchrun's variables tell each pair of ranks that it is alone on its host.
+TEST_P(MpiFabricTest, CarriesEveryCollectiveBetweenHosts) {
+  auto words = command("", {"", "", "", ""}, GetParam());
+  words.erase(std::find(words.begin(), words.end(), MPI_WORKER_BINARY), words.end());
+  const std::string script =
+      "export RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=4 LOCAL_WORLD_SIZE=2;"
+      "export LOCAL_RANK=$((RANK % 2)) MASTER_ADDR=$PMIX_NAMESPACE-$((RANK / 2)) MASTER_PORT=1;"
+      "export LOCKSTEP_TRANSPORT=mpi; exec \"$@\"";
+  words.insert(words.end(), {"sh", "-c", script, "rank", COMM_WORKER_BINARY, "every_collective"});
+  const auto job = run(words);
+  EXPECT_EQ(job.exit_code, 0) << job.err;
+}
+
 TEST_P(MpiFabricTest, SaysThatInstancesAreMissingWithoutMpirun) {
   // As if it were the first of two hosts' instances, the second of which is number 2.
   const auto job = run({MPI_WORKER_BINARY, "end_well", "a", "b", "a"});
