@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kJob = 1;
 /// How long calls of some hosts wait to be compared with those of all.
-constexpr auto kTimeForCalls = 1s;
+constexpr auto kTimeForCalls = 5s;
 
 std::uint64_t group_id(std::uint64_t parent, std::span<const int> instances) {
   Fnv id;
