@@ -3,7 +3,6 @@
 import signal
 import time
 
-import rig
 from job import LOCKSTEP, HostsTest, Job, train
 
 STALL_SECONDS = 8

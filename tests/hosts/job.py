@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -25,16 +24,15 @@ TRAININGS = {
     # More bytes than work.
     "wide": ["--model", "resnet18", "--limit-train", "128", "--batch-size", "4", "--epochs", "1", *COMMON],
 }
+# What examples/slurm trains, with a small set of data.
+EXAMPLE_DATA = ["--limit-train", "128", "--batch-size", "16", *COMMON[2:]]
+TRAININGS["example"] = ["--model", "resnet20", "--dataset", "fashion-mnist", "--replicas", "4", "--epochs", "20",
+                        *EXAMPLE_DATA]
 # What our launcher is told. All hosts have the same few cores, so nothing is bound to any.
 LAUNCHED = ["--num-instances", "4", "--bind", "none"]
-STEPS = {"short": 8, "long": 64, "wide": 8}
+SHORT_STEPS = 8
 # Parameters of the networks with one colour and ten classes, as `lockstep model` counts them.
 PARAMETERS = {"resnet20": 269434, "resnet18": 11175370}
-
-
-def waits_for(what):
-    """Skips a test of something that is not there yet. LOCKSTEP_HOSTS_ALL=1 runs it all the same."""
-    return unittest.skipUnless(os.environ.get("LOCKSTEP_HOSTS_ALL"), f"waits for {what}")
 
 
 def train(training, *options):
@@ -68,7 +66,7 @@ def local_digest(training):
 
 def version():
     """Changes with the program."""
-    return [(path.name, path.stat().st_mtime) for path in sorted(LOCKSTEP.parent.glob("lockstep*"))].__repr__()
+    return [[path.name, path.stat().st_mtime] for path in sorted(LOCKSTEP.parent.glob("lockstep*"))]
 
 
 def train_here(training):

@@ -45,7 +45,8 @@ import os, rig
 with rig.Hosts("a", "b", rtt_ms=4) as hosts:
     hosts["b"].start(["sleep", "1000"])
     places = [*hosts, hosts.switch]
-    print(hosts.folder, *(os.readlink(f"/proc/{p.pid}/ns/{kind}") for p in places for kind in ("net", "pid", "mnt")), flush=True)
+    made = [os.readlink(f"/proc/{place.pid}/ns/{kind}") for place in places for kind in ("net", "pid", "mnt")]
+    print(hosts.folder, *made, flush=True)
     time.sleep(1000)
 """
 

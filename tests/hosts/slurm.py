@@ -47,7 +47,7 @@ SlurmdTimeout=30
 SlurmctldParameters=node_reg_mem_percent=1
 MpiDefault=none
 {nodes}
-PartitionName=all Nodes={names} Default=YES OverSubscribe=FORCE:4 MaxTime=10 State=UP
+PartitionName=all Nodes={names} Default=YES OverSubscribe=FORCE:4 MaxTime=INFINITE State=UP
 """
 
 
@@ -110,9 +110,10 @@ class Slurm:
         nodes = self.run(["scontrol", "show", "hostnames", done.stdout.strip()]) if done.stdout.strip() else done
         return ",".join(nodes.stdout.split())
 
-    def submit(self, script, *options):
+    def submit(self, script, options=(), arguments=(), env=None):
         """The number of a batch job, whose output is in job.out of the shared folder."""
-        done = self.run(["sbatch", "--parsable", "--output=job.out", "--open-mode=append", *options, script])
+        done = self.run(["sbatch", "--parsable", "--output=job.out", "--open-mode=append", *options,
+                         script, *arguments], env=env)
         if done.returncode:
             raise RuntimeError(done.stdout)
         return int(done.stdout)

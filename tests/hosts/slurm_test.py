@@ -2,8 +2,10 @@
 
 import shlex
 
-from job import LOCKSTEP, HostsTest, digest_of, local_digest, rig, train, train_under
+from job import EXAMPLE_DATA, LOCKSTEP, HostsTest, digest_of, local_digest, rig, train, train_under
 from slurm import Slurm
+
+TWO_NODES = ("--nodes=2", "--ntasks-per-node=2")
 
 
 class SlurmTest(HostsTest):
@@ -32,6 +34,13 @@ class SlurmTest(HostsTest):
         self.assertEqual((job["JobState"], job["Restarts"]), ("COMPLETED", "1"))
         self.assertTrue((hosts.shared / "stopped").exists())
 
+    def wait_for_training(self, hosts, before):
+        output = hosts.shared / "job.out"
+        try:
+            rig.wait_until(lambda: hosts["b"].counted_bytes("tx") - before > 10_000_000, 30, "in mid-training")
+        except TimeoutError:
+            self.fail(output.read_text() if output.exists() else "the job has not started")
+
     def expect_digest_of(self, hosts, training):
         output = (hosts.shared / "job.out").read_text()
         self.assertEqual(digest_of(output), local_digest(training), output)
@@ -41,7 +50,7 @@ class SlurmTest(HostsTest):
         hosts, slurm = self.slurm()
         before = hosts["b"].counted_bytes("tx")
         number = slurm.submit(self.script(hosts, "train.sh", "exec " + shlex.join(map(str, train("short")))),
-                              "--nodes=2", "--ntasks-per-node=2")
+                              TWO_NODES)
         job = slurm.wait(number, 60)
         self.expect_digest_of(hosts, "short")
         self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"))
@@ -55,9 +64,10 @@ class SlurmTest(HostsTest):
 
     def test_a_failing_job_shows_its_exit_code(self):
         hosts, slurm = self.slurm()
-        command = [LOCKSTEP, "run", "--num-instances", "4", "sh", "-c", "[ $LOCKSTEP_INSTANCE_INDEX = 3 ] && exit 9; sleep 60"]
+        command = [LOCKSTEP, "run", "--num-instances", "4", "sh", "-c",
+                   "[ $LOCKSTEP_INSTANCE_INDEX = 3 ] && exit 9; sleep 60"]
         number = slurm.submit(self.script(hosts, "fail.sh", "exec " + shlex.join(map(str, command))),
-                              "--nodes=2", "--ntasks-per-node=2")
+                              TWO_NODES)
         job = slurm.wait(number, 60)
         self.assertEqual((job["JobState"], job["ExitCode"]), ("FAILED", "9:0"), (hosts.shared / "job.out").read_text())
 
@@ -66,10 +76,23 @@ class SlurmTest(HostsTest):
         command = train("long", "--checkpoint-dir", hosts.shared / "checkpoints", "--resume=auto")
         before = hosts["b"].counted_bytes("tx")
         number = slurm.submit(self.script(hosts, "train.sh", "exec " + shlex.join(map(str, command))),
-                              "--nodes=2", "--ntasks-per-node=2")
-        rig.wait_until(lambda: hosts["b"].counted_bytes("tx") - before > 10_000_000, 30, "in mid-training")
+                              TWO_NODES)
+        self.wait_for_training(hosts, before)
         slurm.run(["scontrol", "requeue", str(number)])
         job = slurm.wait(number, 90)
         output = self.expect_digest_of(hosts, "long")
+        self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", "1"))
+        self.assertIn("goes on after step", output)
+
+    def test_the_example_is_told_to_stop_and_goes_on(self):
+        hosts, slurm = self.slurm()
+        before = hosts["b"].counted_bytes("tx")
+        number = slurm.submit(rig.ROOT / "examples/slurm/train.sbatch", arguments=EXAMPLE_DATA,
+                              env={"PATH": f"{LOCKSTEP.parent}:{hosts['a'].environment['PATH']}"})
+        self.wait_for_training(hosts, before)
+        # As Slurm does when its time is nearly over.
+        slurm.run(["scancel", "--signal=TERM", str(number)])
+        job = slurm.wait(number, 90)
+        output = self.expect_digest_of(hosts, "example")
         self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", "1"))
         self.assertIn("goes on after step", output)

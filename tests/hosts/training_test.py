@@ -1,6 +1,6 @@
 """Training over hosts gives the bits of one host, and sends each gradient once per host."""
 
-from job import STEPS, HostsTest, Job, gradient_bytes, train, train_under, waits_for
+from job import SHORT_STEPS, HostsTest, Job, gradient_bytes, train, train_under
 
 # What is sent besides gradients: starting the job, its output, counts and losses.
 STARTING_BYTES = 3_000_000
@@ -16,7 +16,7 @@ class TrainingTest(HostsTest):
         slots = ",".join(f"{name}:{4 // len(names)}" for name in names)
         before = {host.name: host.counted_bytes("tx") for host in hosts}
         self.expect_digest("short", Job(hosts["a"], train("short", "--host", slots, *options)))
-        least = STEPS["short"] * gradient_bytes("short") * 2 * (len(names) - 1) / len(names)
+        least = SHORT_STEPS * gradient_bytes("short") * 2 * (len(names) - 1) / len(names)
         for host in hosts:
             sent = host.counted_bytes("tx") - before[host.name]
             self.assertGreater(sent, least, host.name)
@@ -29,7 +29,6 @@ class TrainingTest(HostsTest):
     def test_four_hosts_by_ssh(self):
         self.expect_training_over("abcd", "--launcher", "ssh")
 
-    @waits_for("the mpi transport with several instances a host")
     def test_two_hosts_by_mpirun(self):
         self.expect_training_over("ab", "--launcher", "mpirun")
 
@@ -55,20 +54,16 @@ class PlainMpirunTest(HostsTest):
 
     needs = ("mpirun",)
 
-    def expect_training_by(self, mpi_options=(), options=()):
+    def expect_training_by(self, *mpi_options):
         hosts = self.hosts("a", "b")
         mpirun = ["mpirun", "-np", "4", "--host", "a:2,b:2", *mpi_options]
-        job = Job(hosts["a"], train_under(mpirun, "short", *options))
+        job = Job(hosts["a"], train_under(mpirun, "short"))
         self.expect_digest("short", job)
         self.assertEqual(job.output.count("weights: "), 1, job.output)
         self.expect_nothing_left(hosts)
 
     def test_by_slot(self):
-        self.expect_training_by(mpi_options=("--map-by", "slot"))
+        self.expect_training_by("--map-by", "slot")
 
     def test_by_node(self):
-        self.expect_training_by(mpi_options=("--map-by", "node"))
-
-    @waits_for("--transport under the mpirun of somebody else")
-    def test_with_tcp(self):
-        self.expect_training_by(options=("--transport", "tcp"))
+        self.expect_training_by("--map-by", "node")
