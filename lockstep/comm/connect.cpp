@@ -1,5 +1,6 @@
 #include "lockstep/comm/connect.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -57,7 +58,7 @@ TransportKind choose_for_several_hosts(const topology::Identity& identity) {
       fmt::format("communicator: {} of {} instances are on other hosts, and nothing says "
                   "where those are",
                   identity.num_instances - identity.num_local_instances, identity.num_instances),
-      "start the job with 'lockstep run --hosts', or with mpirun");
+      "start the job with 'lockstep run --host', or with mpirun");
 }
 
 TransportKind choose_transport(const topology::Identity& identity) {
@@ -109,14 +110,21 @@ shm::MeetingPlace meeting_place(const topology::Identity& identity,
   return place;
 }
 
+/// The launcher's socket stays, for a communicator that is made later; but not for what a program
+/// starts.
+UniqueFd copy_of(const std::optional<int>& listener) {
+  if (!listener) return {};
+  ::fcntl(*listener, F_SETFD, FD_CLOEXEC);
+  return UniqueFd(::fcntl(*listener, F_DUPFD_CLOEXEC, 3));
+}
+
 /// Where hosts find each other: in a job of our launcher's it has said so; the tasks of a step of
 /// Slurm have to find out.
 slurm::Met find_hosts(const topology::Identity& identity,
                       const std::shared_ptr<host::Member>& member) {
   try {
     if (identity.launched_by != topology::LaunchedBy::Slurm) {
-      return {tcp::Secret::read(identity.run_dir), identity.hosts,
-              UniqueFd(identity.listener.value_or(-1))};
+      return {tcp::Secret::read(identity.run_dir), identity.hosts, copy_of(identity.listener)};
     }
     return slurm::meet({identity.session, identity.hosts, identity.host}, member);
   } catch (const Error& error) {

@@ -285,13 +285,15 @@ std::uint64_t ShardedUpdate::version() const noexcept {
   return committed_->load(std::memory_order_acquire);
 }
 
-void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write) {
+void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write,
+                               const std::function<void()>& before_commit) {
   auto* next = state_of(version() + 1);
   if (communicator_.rank() == 0) write(next);
   if (communicator_.num_hosts() > 1 && communicator_.is_leader()) {
     communicator_.leaders().broadcast(
         Buffer{next, static_cast<std::int64_t>(shape_.state_bytes), DataType::U8, name_}, 0);
   }
+  if (before_commit) before_commit();
   commit();
 }
 

@@ -114,8 +114,10 @@ class ShardedUpdate {
   int recovered_from() const noexcept { return source_; }
 
   /// Makes a version that `write` writes, on rank 0, the current one, whatever was before.
-  /// Everybody calls it, and returns when it is there.
-  void initialize(const std::function<void(std::byte* state)>& write);
+  /// Everybody calls it, and returns when it is there. What else belongs to that version,
+  /// `before_commit` brings to every host, on every instance.
+  void initialize(const std::function<void(std::byte* state)>& write,
+                  const std::function<void()>& before_commit = {});
 
   /// Where the next leaf is to be written: `count + num_totals` elements of `leaf_type`.
   void* leaf();

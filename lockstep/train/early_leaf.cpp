@@ -1,6 +1,9 @@
 #include "lockstep/train/early_leaf.h"
 
+#include <fmt/format.h>
 #include <torch/types.h>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::train {
 namespace {
@@ -38,6 +41,12 @@ void EarlyLeaf::take(std::size_t parameter) {
   if (!is_last_pass_) return;
   const std::lock_guard lock(mutex_);
   if (!updates_.is_at_last_leaf()) return;  // an earlier replica is yet to come
+  if (replica_.is_written(parameter)) {
+    throw Error(ErrorKind::Options,
+                fmt::format("model: the gradient of '{}' is added to twice in one backward pass",
+                            weights_.parameters[parameter].name),
+                "--overlap off, which waits for the end of the pass");
+  }
   const torch::NoGradGuard no_grad;
   const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
   replica_.write_parameter(parameter, {static_cast<float*>(updates_.leaf()), count}, totals_,

@@ -23,11 +23,20 @@ class EarlyLeaf {
 
   std::mutex& mutex() noexcept { return mutex_; }
 
-  /// The last pass of a step begins and ends. Gradients that come between are final.
-  void begin(const Replica::LeafFormat& format);
-  void end() noexcept { is_last_pass_ = false; }
+  /// The last backward pass of a step: gradients that come while it lives are final.
+  class Pass {
+   public:
+    Pass(EarlyLeaf& leaf, const Replica::LeafFormat& format) : leaf_(leaf) { leaf_.begin(format); }
+    ~Pass() { leaf_.is_last_pass_ = false; }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    EarlyLeaf& leaf_;
+  };
 
  private:
+  void begin(const Replica::LeafFormat& format);
   void take(std::size_t parameter);
 
   Replica& replica_;

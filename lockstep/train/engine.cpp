@@ -309,13 +309,15 @@ void Engine::attach_all() {
 void Engine::restore(const checkpoint::Checkpoint* from) {
   guarded([&] {
     communicator_.barrier("restore");  // nobody reads what was before
-    updates_.initialize([&](std::byte* state) {
+    const auto write = [&](std::byte* state) {
       const auto loop = tensors_->read(*from, state, frozen());
       finish_epoch(loop.finished_epochs);
       keep_loader_print(train::loader_print(from->manifest().options));
+    };
+    updates_.initialize(write, [&] {
+      send_to_hosts(0, frozen_, "frozen weights");
+      send_to_hosts(0, kept_numbers_, "numbers");
     });
-    send_to_hosts(0, frozen_, "frozen weights");
-    send_to_hosts(0, kept_numbers_, "numbers");
     attach_all();
   });
 }

@@ -103,9 +103,9 @@ void Engine::run_task(const plan::FlowTask& task, const StepInput& input, Device
 void Engine::run_backward(const plan::FlowTask& task, const StepInput& input) {
   const bool is_last = task.replica + 1 == std::ssize(replicas_) &&
                        task.micro_batch + 1 == setup_.options.gradient_accumulation();
-  if (early_ && is_last) early_->begin(leaf_format(input));
+  std::optional<EarlyLeaf::Pass> pass;
+  if (early_ && is_last) pass.emplace(*early_, leaf_format(input));
   pipelines_[static_cast<std::size_t>(task.replica)].backward(task.stage, task.micro_batch);
-  if (early_ && is_last) early_->end();
 }
 
 Replica::LeafFormat Engine::leaf_format(const StepInput& input) const {

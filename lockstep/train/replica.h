@@ -54,6 +54,7 @@ class Replica {
   /// The same for one parameter of it, before the rest is known. `write_leaf` leaves it out then.
   void write_parameter(std::size_t parameter, std::span<float> leaf, const LeafTotals& totals,
                        const LeafFormat& format);
+  bool is_written(std::size_t parameter) const noexcept { return is_written_[parameter] != 0; }
   /// And what belongs to no stage of its own: once, when all have gone backward.
   void write_results(std::span<float> leaf, const LeafTotals& totals, const ReplicaResult& result,
                      const LeafFormat& format);

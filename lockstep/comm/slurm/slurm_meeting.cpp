@@ -43,15 +43,21 @@ int port_of_try(const StepPlace& place, int index) {
   return kFirstPort + static_cast<int>((first + static_cast<std::uint64_t>(index)) % kNumPorts);
 }
 
-std::string address_of(const JobHost& host) {
-  const auto found = tcp::addresses_of(host.name);
-  if (!found.empty()) return found.front();
+std::vector<std::string> addresses_of(const JobHost& host) {
+  auto found = tcp::addresses_of(host.name);
+  if (!found.empty()) return found;
   throw Error(ErrorKind::Unavailable,
               fmt::format("meeting: the name of node '{}' is not known here", host.name),
               "let every node resolve the names of the others");
 }
 
-/// One message each way, on a line of its own.
+/// What the first leader says to everybody, so that others do not wait at a stranger's port. It
+/// tells nothing, and proves nothing.
+std::string banner_of(const StepPlace& place) {
+  return fmt::format("lockstep {:016x}", Fnv().add(place.session).value());
+}
+
+/// Messages each way, each on a line of its own.
 class Link {
  public:
   explicit Link(UniqueFd socket)
@@ -80,10 +86,15 @@ class Link {
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return State::Waiting;
     if (count <= 0) return State::Broken;
     text_.append(bytes.data(), static_cast<std::size_t>(count));
-    if (text_.back() == '\n') return State::Whole;
+    if (has_message()) return State::Whole;
     return text_.size() < kLongestMessage ? State::Waiting : State::Broken;
   }
-  std::string message() const { return text_.substr(0, text_.size() - 1); }
+  bool has_message() const noexcept { return text_.find('\n') != std::string::npos; }
+  std::string take_message() {
+    auto message = text_.substr(0, text_.find('\n'));
+    text_.erase(0, message.size() + 1);
+    return message;
+  }
 
  private:
   UniqueFd socket_;
@@ -97,19 +108,22 @@ bool wait_for(const std::vector<pollfd>& fds) {
   return ::poll(waiting.data(), waiting.size(), 100) > 0;
 }
 
+/// A wait for other nodes, of which those of this one are told.
 class Patience {
  public:
-  explicit Patience(const WaitOptions& options) : options_(options) {}
+  explicit Patience(host::Member& member) : member_(member) {}
 
   void check(const std::string& who) const {
-    const auto limit = options_.stall_timeout;
+    member_.throw_if_failed();
+    member_.heartbeat("wait for other nodes");
+    const auto limit = member_.options().stall_timeout;
     if (limit.count() == 0 || Clock::now() - begin_ < limit) return;
     throw Error(ErrorKind::Timeout, fmt::format("meeting: {} after {:.0f} s", who, limit.count()),
                 "let all tasks of the step run, on nodes that reach each other");
   }
 
  private:
-  const WaitOptions& options_;
+  host::Member& member_;
   Clock::time_point begin_ = Clock::now();
 };
 
@@ -155,11 +169,11 @@ std::optional<Met> read_answer(const std::string& text, const StepPlace& place) 
 /// The leader of the first node.
 class Host {
  public:
-  Host(const StepPlace& place, const WaitOptions& options)
+  Host(const StepPlace& place, host::Member& member)
       : place_(place),
-        patience_(options),
+        patience_(member),
         met_{tcp::Secret::random(), place.hosts, {}},
-        address_(tcp::address_towards(address_of(place.hosts.back()))),
+        address_(tcp::address_towards(addresses_of(place.hosts.back()).front())),
         door_(open_door()) {
     met_.listener = tcp::listen_at({address_, 0});
     met_.hosts.front().address = address_;
@@ -205,13 +219,14 @@ class Host {
   void listen_to_guests() {
     while (UniqueFd socket{::accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC)}) {
       guests_.emplace_back(std::move(socket));
+      guests_.back().send(banner_of(place_));
       if (guests_.size() > kMostGuests) guests_.pop_front();
     }
     for (auto guest = guests_.begin(); guest != guests_.end();) {
       const auto state = guest->receive();
       const auto next = std::next(guest);
       if (state == Link::State::Whole) {
-        const auto words = open(guest->message());
+        const auto words = open(guest->take_message());
         if (words && read_introduction(*words, place_, met_.hosts)) {
           introduced_.splice(introduced_.end(), guests_, guest);
         } else {
@@ -240,58 +255,64 @@ class Host {
 /// The leader of another node.
 class Guest {
  public:
-  Guest(const StepPlace& place, const WaitOptions& options)
-      : place_(place), patience_(options), first_(address_of(place.hosts.front())) {
-    own_ = place.hosts[static_cast<std::size_t>(place.host)];
-    own_.address = tcp::address_towards(first_);
-    listener_ = tcp::listen_at({own_.address, 0});
-    own_.port = tcp::port_of(listener_.get());
-  }
+  Guest(const StepPlace& place, host::Member& member)
+      : place_(place), patience_(member), addresses_(addresses_of(place.hosts.front())) {}
 
   Met visit() {
     for (int index = 0;; index = (index + 1) % kTries) {
-      if (auto met = try_port(port_of_try(place_, index))) {
-        met->listener = std::move(listener_);
-        return std::move(*met);
+      for (const auto& address : addresses_) {
+        if (auto met = try_at({address, port_of_try(place_, index)})) return std::move(*met);
+        check();
       }
-      check();
       std::this_thread::sleep_for(20ms);
     }
   }
 
  private:
   void check() const {
-    patience_.check(
-        fmt::format("node {} ({}) has not answered", place_.hosts.front().name, first_));
+    patience_.check(fmt::format("node {} ({}) has not answered", place_.hosts.front().name,
+                                fmt::join(addresses_, ", ")));
   }
 
-  std::optional<Met> try_port(int port) const {
-    const tcp::SocketAddress address(first_, port);
-    UniqueFd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!socket || ::connect(socket.get(), address.get(), address.size()) != 0) return std::nullopt;
-    Link link(std::move(socket));
-    if (!link.send(seal(introduction(place_, own_)))) return std::nullopt;
-    auto state = Link::State::Waiting;
-    // It answers when all have come, if it is the one; a stranger that says nothing is left when
-    // the step's time is over.
-    while (state == Link::State::Waiting) {
+  /// The next message, if it comes in time.
+  std::optional<std::string> wait_for_message(Link& link, Clock::time_point end) const {
+    while (!link.has_message()) {
       check();
-      if (wait_for({{link.fd(), POLLIN, 0}})) state = link.receive();
+      if (Clock::now() > end) return std::nullopt;
+      const bool has_come = wait_for({{link.fd(), POLLIN, 0}});
+      if (has_come && link.receive() == Link::State::Broken) return std::nullopt;
     }
-    if (state == Link::State::Broken) return std::nullopt;
-    const auto words = open(link.message());
-    return words ? read_answer(*words, place_) : std::nullopt;
+    return link.take_message();
+  }
+
+  std::optional<Met> try_at(const tcp::SocketAddress& address) const {
+    UniqueFd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval limit{.tv_sec = 2, .tv_usec = 0};  // connecting waits no longer, too
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    if (!socket || ::connect(socket.get(), address.get(), address.size()) != 0) return std::nullopt;
+    const auto own_address = tcp::local_address(socket.get());
+    Link link(std::move(socket));
+    if (wait_for_message(link, Clock::now() + 2s) != banner_of(place_)) return std::nullopt;
+
+    auto own = place_.hosts[static_cast<std::size_t>(place_.host)];
+    own.address = own_address;
+    auto listener = tcp::listen_at({own.address, 0});
+    own.port = tcp::port_of(listener.get());
+    if (!link.send(seal(introduction(place_, own)))) return std::nullopt;
+    const auto answer = wait_for_message(link, Clock::time_point::max());
+    const auto words = answer ? open(*answer) : std::nullopt;
+    auto met = words ? read_answer(*words, place_) : std::nullopt;
+    if (met) met->listener = std::move(listener);
+    return met;
   }
 
   const StepPlace& place_;
   Patience patience_;
-  std::string first_;
-  JobHost own_;
-  UniqueFd listener_;
+  std::vector<std::string> addresses_;
 };
 
-Met meet_leaders(const StepPlace& place, const WaitOptions& options) {
-  return place.host == 0 ? Host(place, options).wait_for_all() : Guest(place, options).visit();
+Met meet_leaders(const StepPlace& place, host::Member& member) {
+  return place.host == 0 ? Host(place, member).wait_for_all() : Guest(place, member).visit();
 }
 
 }  // namespace
@@ -302,7 +323,7 @@ Met meet(const StepPlace& place, const std::shared_ptr<host::Member>& member) {
   std::optional<Met> met;
   std::string text;
   if (node.rank() == 0) {
-    met = meet_leaders(place, member->options());
+    met = meet_leaders(place, *member);
     text = answer_of(place, *met);
   }
   auto size = static_cast<std::int64_t>(text.size());

@@ -92,7 +92,11 @@ void Listener::add(UniqueFd socket) {
       {std::move(socket), ServerHandshake(secret_), Clock::now() + kTimeToProve, false});
   const auto guest = std::prev(pending_.end());
   by_descriptor_[descriptor] = guest;
-  watch(poll_.get(), descriptor);
+  try {
+    watch(poll_.get(), descriptor);
+  } catch (const Error&) {
+    return drop(guest);  // the kernel has no room for one more
+  }
   if (!send_all(descriptor, guest->handshake.take_output())) drop(guest);
 }
 
