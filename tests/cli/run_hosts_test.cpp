@@ -31,6 +31,35 @@ std::vector<std::string> on_two(std::vector<std::string> options, const std::str
   return FakeHosts::run_command("x1:2,x2:2", std::move(options), script(text));
 }
 
+const std::vector<const char*> kAllUp{"up 0\n", "up 1\n", "up 2\n", "up 3\n"};
+
+/// As Slurm would start agents: all at once, and they connect to the launcher.
+constexpr const char* kSrun = R"(#!/bin/sh
+while :; do case $1 in --nodelist=*) names=${1#*=}; shift;; --*) shift;; *) break;; esac; done
+rank=0
+for name in $(echo $names | tr , ' '); do
+  FAKE_HOST=$name SLURMD_NODENAME=$name SLURM_PROCID=$rank "$@" &
+  rank=$((rank + 1))
+done
+wait
+)";
+
+SubprocessOptions in_allocation(const FakeHosts& hosts) {
+  hosts.folder().write("srun", kSrun, 0755);
+  auto options = hosts.options();
+  options.environment["SLURM_JOB_ID"] = "1";
+  options.environment["SLURM_JOB_NODELIST"] = "x[1-2]";
+  return options;
+}
+
+std::vector<std::string> on_two_of_slurm(std::vector<std::string> options,
+                                         const std::string& text) {
+  options.insert(options.begin(),
+                 {"run", "--launcher", "srun", "--host", "x1:2,x2:2", "--num-instances", "4"});
+  options.insert(options.end(), {"sh", "-c", text});
+  return options;
+}
+
 TEST(RunHostsTest, TellsEachInstanceItsPlaceOnItsHost) {
   const FakeHosts hosts;
   const auto result =
@@ -153,15 +182,93 @@ TEST(RunHostsTest, LetsInstancesOfAllHostsStopInTheirOwnWay) {
   EXPECT_THAT(result.out, HasSubstr("[3] saved\n"));
 }
 
-TEST(RunHostsTest, AnAgentThatIsToldToEndTellsTheLauncher) {
+TEST(RunHostsTest, AnAgentThatSlurmTellsToEndTellsTheLauncher) {
   const FakeHosts hosts;
-  Subprocess job(lockstep_command(on_two({},
-                                         "trap 'exit 75' TERM; echo up $RANK; "
-                                         "while :; do sleep 0.05; done")),
-                 hosts.options());
-  for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
+  Subprocess job(lockstep_command(on_two_of_slurm({},
+                                                  "trap 'exit 75' TERM; echo up $RANK; "
+                                                  "while :; do sleep 0.05; done")),
+                 in_allocation(hosts));
+  for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
   ::kill(hosts.agents("x2").front(), SIGTERM);
   EXPECT_EQ(job.wait(10s).exit_code, 75);
+}
+
+TEST(RunHostsTest, AnAgentThatAnybodyElseTellsToEndGoesOn) {
+  const FakeHosts hosts;
+  Subprocess job(lockstep_command(on_two({},
+                                         "trap 'exit 75' TERM; trap 'sleep 0.5; exit 0' USR1; "
+                                         "echo up $RANK; while :; do sleep 0.05; done")),
+                 hosts.options());
+  for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
+  ::kill(hosts.agents("x2").front(), SIGTERM);
+  job.signal(SIGUSR1);
+  const auto result = job.wait(10s);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, Not(HasSubstr("SIGTERM")));
+}
+
+struct SilentHostCase {
+  const char* name;
+  std::vector<int> signals;
+  const char* program;
+  int exit_code;
+  friend std::ostream& operator<<(std::ostream& out, const SilentHostCase& one) {
+    return out << one.name;
+  }
+};
+
+class SilentHostTest : public ::testing::TestWithParam<SilentHostCase> {};
+
+TEST_P(SilentHostTest, IsGivenUpWhereTheJobEndsThoughItMayBeSilentForEver) {
+  const FakeHosts hosts;
+  Subprocess job(
+      lockstep_command(on_two({"--stall-timeout", "0", "--grace-period", "1"}, GetParam().program)),
+      hosts.options());
+  for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
+  for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
+  for (const int signal : GetParam().signals) job.signal(signal);
+  const auto result = job.wait(9s);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("host x2 does not say that the job has ended there"));
+  for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
+  EXPECT_TRUE(hosts.wait_until_gone(5s));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SilentHostTest,
+    ::testing::Values(
+        SilentHostCase{"CtrlC", {SIGINT}, "echo up $RANK; exec sleep 60", 128 + SIGINT},
+        SilentHostCase{"AtOnce", {SIGQUIT}, "echo up $RANK; exec sleep 60", 128 + SIGQUIT},
+        SilentHostCase{"Failure",
+                       {SIGUSR1},
+                       "[ $RANK != 0 ] || trap 'exit 42' USR1; [ $RANK = 0 ] || trap '' USR1; "
+                       "echo up $RANK; while :; do sleep 0.05; done",
+                       42}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(RunHostsTest, AnAgentWhoseAnswerCannotBeReadIsNotFit) {
+  const FakeHosts hosts;
+  const std::string pong("\x09\x00\x00\x00\x81\xa2is\xa4pong", 13);
+  const auto words = hosts.folder().write("words", "\nlockstep-agent 1\n" + pong);
+  hosts.replace_agent("x2", "cat " + words + "; exec cat > /dev/null\n");
+  const auto result =
+      hosts.lockstep(FakeHosts::run_command("x1,x2", {"--host-check-only"}, {"true"}));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("x2: its agent says 'pong', which cannot be read: "));
+}
+
+/// What an agent of this build would say, but of an instance that is not there.
+TEST(RunHostsTest, AHostThatTellsOfAnInstanceThatIsNotThereIsNotFit) {
+  const FakeHosts hosts;
+  const std::string stalled(
+      "\x2a\x00\x00\x00\x85\xa2is\xa7stalled\xa8instance\x09\xa3pid\x01\xa7seconds\x01\xa4step\xc0",
+      46);
+  const auto words = hosts.folder().write("words", "\nlockstep-agent 1\n" + stalled);
+  hosts.replace_agent("x2", "cat " + words + "; exec cat > /dev/null\n");
+  const auto result =
+      hosts.lockstep(FakeHosts::run_command("x1,x2", {"--host-check-only"}, {"true"}));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("cannot be read: there is no instance 9 on it"));
 }
 
 TEST(RunHostsTest, PassesSignalsOnToInstancesOfAllHosts) {
@@ -350,10 +457,10 @@ TEST(RunHostsTest, KeepsMemoryOfEachHostOverARestart) {
 
 TEST(RunHostsTest, ASignalThatAgentsAndLauncherAreToldIsOne) {
   const FakeHosts hosts;
-  Subprocess job(lockstep_command(on_two({"--grace-period", "20"},
-                                         "trap 'sleep 0.6; exit 75' TERM; echo up $RANK; "
-                                         "while :; do sleep 0.05; done")),
-                 hosts.options());
+  Subprocess job(lockstep_command(on_two_of_slurm({"--grace-period", "20"},
+                                                  "trap 'sleep 0.6; exit 75' TERM; echo up $RANK; "
+                                                  "while :; do sleep 0.05; done")),
+                 in_allocation(hosts));
   for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
   ::kill(hosts.agents("x1").front(), SIGTERM);
   ASSERT_TRUE(job.wait_for("lockstep: SIGTERM: ending the job"));

@@ -22,8 +22,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kPingInterval{1};
-/// What has started an agent ends when the agent has; then it has so long.
-constexpr std::chrono::seconds kTimeToQuit{5};
 
 double seconds_of_day() {
   using namespace std::chrono;
@@ -31,10 +29,10 @@ double seconds_of_day() {
 }
 
 /// What to listen at so that all of these hosts can connect.
-std::set<std::string> own_addresses(const std::vector<HostLink>& links) {
+std::set<std::string> own_addresses(const std::vector<std::vector<std::string>>& hosts) {
   std::set<std::string> own;
-  for (const auto& link : links) {
-    for (const auto& address : addresses_of(link.name)) {
+  for (const auto& addresses : hosts) {
+    for (const auto& address : addresses) {
       const auto towards = address_towards(address);
       if (!towards.empty()) own.insert(towards);
       if (!towards.empty()) break;
@@ -117,8 +115,11 @@ void AgentPool::start(const std::vector<int>& hosts) {
 
 void AgentPool::listen() {
   if (!listeners_.empty()) return;
+  if (addresses_.empty()) {
+    for (const auto& link : links_) addresses_.push_back(addresses_of(link.name));
+  }
   std::vector<std::string> texts;
-  for (const auto& address : own_addresses(links_)) {
+  for (const auto& address : own_addresses(addresses_)) {
     auto socket = comm::tcp::listen_at({address, 0});
     texts.push_back(fmt::format("{} {}", address, comm::tcp::port_of(socket.get())));
     listeners_.emplace_back(
@@ -172,6 +173,7 @@ std::vector<AgentPool::Arrival> AgentPool::attend() {
       const auto kind = kind_of(message);
       if (kind == "hello") note_hello(host, message);
       if (kind == "pong") note_pong(host, message);
+      if (!channel) break;  // it cannot be read
       arrivals.push_back({host, std::move(message)});
     }
   }
@@ -228,7 +230,7 @@ int AgentPool::host_of(const AgentHello& hello) const {
   int found = find([&](int host) { return is_same_host(link(host).name, hello.name); });
   if (found < 0) {
     found = find([&](int host) {
-      const auto known = addresses_of(link(host).name);
+      const auto& known = addresses_[static_cast<std::size_t>(host)];
       return std::ranges::find(known, hello.address) != known.end();
     });
   }
@@ -257,12 +259,17 @@ void AgentPool::note_hello(int host, const Message& message) {
 void AgentPool::note_pong(int host, const Message& message) {
   auto& link = this->link(host);
   const auto now = seconds_of_day();
-  const auto sent = message.at("sent").get<double>();
-  const auto round_trip = now - sent;
-  // The quickest answer tells best.
-  if (link.clock_ahead && round_trip >= link.round_trip) return;
-  link.round_trip = round_trip;
-  link.clock_ahead = message.at("time").get<double>() - (sent + now) / 2;
+  try {
+    const auto sent = message.at("sent").get<double>();
+    const auto time = message.at("time").get<double>();
+    const auto round_trip = now - sent;
+    // The quickest answer tells best.
+    if (link.clock_ahead && round_trip >= link.round_trip) return;
+    link.round_trip = round_trip;
+    link.clock_ahead = time - (sent + now) / 2;
+  } catch (const Message::exception& error) {
+    fail(host, fmt::format("its agent says 'pong', which cannot be read: {}", error.what()));
+  }
 }
 
 EngineProcess* AgentPool::process_of(int host) {
@@ -326,11 +333,11 @@ void AgentPool::give_up(int host) {
   link(host).state = HostLink::State::Gone;
 }
 
-void AgentPool::shut_down() {
+void AgentPool::shut_down(milliseconds patience) {
   send_to_all({{"do", "quit"}});
   for (auto& link : links_) link.channel.reset();  // what is no agent may not know the word
   strangers_.clear();
-  const auto deadline = Clock::now() + kTimeToQuit;
+  const auto deadline = Clock::now() + patience;
   const auto has_ended = [](const EngineProcess& process) { return process.has_ended(); };
   while (!std::ranges::all_of(processes_, has_ended) && Clock::now() < deadline) {
     auto fds = descriptors();

@@ -94,8 +94,13 @@ class AgentPool {
   /// channel has ended.
   void give_up(int host);
 
+  /// What a host's agent says cannot be read, or it is gone.
+  void fail(int host, std::string problem);
+
+  /// What has started an agent ends when the agent has; then it has so long.
+  static constexpr std::chrono::milliseconds kTimeToQuit{5000};
   /// Has all agents quit and waits for what had started them, for a moment; then kills it.
-  void shut_down();
+  void shut_down(std::chrono::milliseconds patience = kTimeToQuit);
 
   /// The process that `deaths` tells of was one of the engine's.
   DeathWatch& deaths() noexcept { return deaths_; }
@@ -109,7 +114,6 @@ class AgentPool {
   void note_hello(int host, const Message& message);
   void note_pong(int host, const Message& message);
   void note_ends();
-  void fail(int host, std::string problem);
   EngineProcess* process_of(int host);
 
   const Engine& engine_;
@@ -117,6 +121,8 @@ class AgentPool {
   topology::Environment environment_;
   sigset_t signal_mask_;
   std::vector<HostLink> links_;
+  /// Of each host, by its name. Resolving blocks: once, before anybody is waited for.
+  std::vector<std::vector<std::string>> addresses_;
   DeathWatch deaths_;
   std::list<EngineProcess> processes_;
   std::list<comm::tcp::Listener> listeners_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 namespace lockstep::launch {
@@ -18,6 +19,12 @@ using std::chrono::milliseconds;
 
 /// How long the true cause of a failure may be seen later than its victims.
 constexpr milliseconds kVictimPatience{1000};
+
+/// How long hosts may take to say that the job has ended there. A user who has no patience has the
+/// warden kill this process soon, so less then; all of it is less than the warden grants.
+constexpr milliseconds kTimeForLastWords{3000};
+constexpr milliseconds kImpatience{1000};
+constexpr milliseconds kImpatienceWithEngine{500};
 
 Clock::time_point after(Clock::time_point begin, events::Seconds delay) {
   return begin + std::chrono::duration_cast<Clock::duration>(delay);
@@ -47,7 +54,7 @@ Coordinator::Coordinator(const HostsJob& job, const Engine& engine, Signals& sig
 }
 
 Coordinator::~Coordinator() {
-  pool_.shut_down();
+  pool_.shut_down(waits_for_reader_ ? AgentPool::kTimeToQuit : kImpatienceWithEngine);
 }
 
 std::vector<HostReport> Coordinator::check() {
@@ -62,6 +69,7 @@ std::vector<HostReport> Coordinator::check() {
 
 std::optional<int> Coordinator::interrupted() const {
   if (interrupted_by_) return 128 + *interrupted_by_;
+  if (warden_gone_) return 128 + SIGKILL;
   return std::nullopt;
 }
 
@@ -219,6 +227,9 @@ void Coordinator::wait_for_something(std::optional<Clock::time_point> until) {
   auto time = pool_.next_time();
   if (until) time = std::min(time, *until);
   if (attempt_.is_running && attempt_.deadline) time = std::min(time, *attempt_.deadline);
+  if (attempt_.is_running && attempt_.give_up > Clock::now()) {
+    time = std::min(time, *attempt_.give_up);
+  }
   const auto left = std::chrono::ceil<milliseconds>(time - Clock::now());
   ::poll(fds.data(), fds.size(), static_cast<int>(std::max(milliseconds(0), left).count()));
 
@@ -231,6 +242,7 @@ void Coordinator::wait_for_something(std::optional<Clock::time_point> until) {
   if (is_checking_) check_.advance();
   if (attempt_.is_running) look_for_lost_hosts();
   if (attempt_.is_running) act_on_time();
+  if (attempt_.is_running) give_up_hosts();
   sink_.resume();
   acknowledge_output();
   if (sink_.output_error() != 0 && attempt_.is_running && attempt_.phase == Phase::Running) {
@@ -273,6 +285,10 @@ void Coordinator::handle(int host, const Message& message) {
   // What a host that was given up has said before is of no use any more.
   if (hosts_[static_cast<std::size_t>(host)].is_lost && attempt_.is_running) return;
   const auto kind = kind_of(message);
+  const auto fail = [&](const char* why) {
+    pool_.fail(host, fmt::format("its agent says '{}', which cannot be read: {}", kind, why));
+    if (attempt_.is_running) lose(host, std::nullopt);
+  };
   try {
     if (is_checking_) check_.note(host, message);
     auto& state = hosts_[static_cast<std::size_t>(host)];
@@ -288,18 +304,35 @@ void Coordinator::handle(int host, const Message& message) {
     } else if (kind == "leaving" && attempt_.is_running && !state.is_lost) {
       pool_.link(host).problem = "its agent was killed";
       lose(host, std::nullopt);
-    } else if (kind == "signalled" && !interrupted_by_ && !attempt_.failed && !attempt_.lost) {
-      // Later, it is mpirun that ends the others.
-      interrupt(message.at("signal").get<int>());
+    } else if (kind == "signalled" && engine_.kind() == EngineKind::Srun && !interrupted_by_ &&
+               !attempt_.failed && !attempt_.lost) {
+      // Slurm tells the steps of a job to end. mpirun tells its processes too where one host is
+      // gone, which is no wish of the user's.
+      const int signal = message.at("signal").get<int>();
+      if (!ends_job(signal)) return;
+      interrupt(signal);
       is_told_by_agent_ = true;
     }
   } catch (const Message::exception& error) {
-    sink_.on(events::Warning{fmt::format("host {}: its agent says '{}', which cannot be read: {}",
-                                         pool_.link(host).name, kind, error.what())});
+    fail(error.what());
+  } catch (const std::out_of_range& error) {
+    fail(error.what());
+  }
+}
+
+void Coordinator::check_instance(int host, int instance) const {
+  const bool is_known = instance >= 0 && instance < std::ssize(attempt_.instances);
+  if (!is_known || attempt_.instances[static_cast<std::size_t>(instance)].host != host) {
+    throw std::out_of_range(fmt::format("there is no instance {} on it", instance));
   }
 }
 
 void Coordinator::on_event(int host, const Message& message, const HostEvent& event) {
+  std::visit(
+      [&](const auto& known) {
+        if constexpr (requires { known.instance; }) check_instance(host, known.instance);
+      },
+      event);
   if (const auto* output = std::get_if<events::InstanceOutput>(&event)) {
     hosts_[static_cast<std::size_t>(host)].taken += output->lines.size() + output->progress.size();
   }
@@ -331,17 +364,24 @@ void Coordinator::note_end(int host, const Message& message, const events::Insta
 
 void Coordinator::note_over(int host, const Message& message) {
   auto& state = hosts_[static_cast<std::size_t>(host)];
-  state.is_over = true;
   if (message.contains("step")) {
     state.step = message.at("step").get<std::int64_t>();
     state.is_kept = message.at("kept").get<bool>();
     attempt_.has_survivors |= message.at("survivors").get<bool>();
   }
-  if (!message.contains("text") || attempt_.error) return;
-  attempt_.error = Error(
-      static_cast<ErrorKind>(message.at("kind").get<int>()),
+  if (!message.contains("text")) {
+    state.is_over = true;
+    return;
+  }
+  const int kind = message.at("kind").get<int>();
+  const bool is_known = kind >= 0 && kind <= static_cast<int>(ErrorKind::Bug);
+  const Error error(
+      is_known ? static_cast<ErrorKind>(kind) : ErrorKind::Bug,
       fmt::format("host {}: {}", pool_.link(host).name, message.at("text").get<std::string>()),
       message.at("hint").get<std::string>());
+  state.is_over = true;
+  if (attempt_.error) return;
+  attempt_.error = error;
   begin_killing(/*drops_output=*/false);
 }
 
@@ -411,12 +451,15 @@ void Coordinator::report_without_agent() {
 
 void Coordinator::begin_ending() {
   attempt_.phase = Phase::Ending;
+  attempt_.give_up = after(Clock::now(), job_.grace_period + kTimeForLastWords);
   pool_.send_to_all({{"do", "end"}});
 }
 
 void Coordinator::begin_killing(bool drops_output) {
   attempt_.phase = Phase::Killing;
   if (drops_output) waits_for_reader_ = false;
+  const auto end = Clock::now() + (drops_output ? kImpatience : kTimeForLastWords);
+  attempt_.give_up = std::min(attempt_.give_up.value_or(end), end);
   pool_.send_to_all({{"do", "kill"}, {"drop", drops_output}});
 }
 

@@ -39,7 +39,8 @@ class Coordinator {
   /// Starts the agents and has every host checked. Throws where the engine is not here.
   std::vector<HostReport> check();
 
-  /// The exit code, where the launcher was told to end while it checked.
+  /// The exit code, where the launcher was told to end while it checked, or its warden was killed:
+  /// then nothing is to be started.
   std::optional<int> interrupted() const;
 
   /// The machine of each host, once all are good.
@@ -83,6 +84,7 @@ class Coordinator {
     std::optional<Error> error;            ///< something kept instances from being started
     bool has_survivors = false;
     std::optional<Clock::time_point> deadline;
+    std::optional<Clock::time_point> give_up;  ///< hosts that do not say that they are over
   };
 
   int run_attempts(const JobPlan& plan);
@@ -108,6 +110,8 @@ class Coordinator {
   void acknowledge_output();
   void append_log(const std::string& lines);
   void look_for_lost_hosts();
+  void give_up_hosts();
+  void check_instance(int host, int instance) const;
   void lose(int host, std::optional<events::Seconds> silent);
   bool is_state_kept_elsewhere(int host) const;
   int silent_host() const;

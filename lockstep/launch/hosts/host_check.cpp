@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "lockstep/base/version.h"
 #include "lockstep/launch/hosts/addresses.h"
@@ -51,7 +52,11 @@ void HostCheck::note(int host, const Message& message) {
   } else if (kind == "routes") {
     known.awaits_answer = false;
     for (const auto& failure : message.at("failures")) {
-      const auto& peer = pool_.link(failure.at("host").get<int>());
+      const int index = failure.at("host").get<int>();
+      if (index < 0 || index >= pool_.size()) {
+        throw std::out_of_range(fmt::format("there is no host {}", index));
+      }
+      const auto& peer = pool_.link(index);
       known.route_problems.push_back(fmt::format("no way to {} ({}): {}", peer.name, peer.address,
                                                  failure.at("why").get<std::string>()));
     }

@@ -40,6 +40,7 @@ class HostCheck {
 
   /// Agents of these hosts have been started; the others are prepared already.
   void begin(const std::vector<int>& hosts);
+  /// Throws what nlohmann::json does, or `std::out_of_range`, where it cannot be read.
   void note(int host, const Message& message);
   /// Goes on where all have answered, or have had their time.
   void advance();

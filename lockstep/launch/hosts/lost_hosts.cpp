@@ -13,6 +13,8 @@ namespace {
 /// for.
 constexpr std::chrono::seconds kSuspicious{3};
 constexpr std::chrono::seconds kRetryInterval{2};
+/// More than agents are ever silent for that are well.
+constexpr std::chrono::seconds kUnwell{2};
 
 }  // namespace
 
@@ -53,6 +55,23 @@ void Coordinator::look_for_lost_hosts() {
     } else if (silent < kLate) {
       state.is_late = false;
     }
+  }
+}
+
+/// The job is ending, and hosts have had their time to say that it has ended there. One that is
+/// well may still wait for whoever reads our output; not where the user waits for the end.
+void Coordinator::give_up_hosts() {
+  if (!attempt_.give_up || Clock::now() < *attempt_.give_up) return;
+  const auto waited = Clock::now() - interrupted_at_;
+  const bool is_awaited = !waits_for_reader_ || (interrupted_by_ && waited > job_.grace_period);
+  for (int host = 0; host < pool_.size(); ++host) {
+    const auto& state = hosts_[static_cast<std::size_t>(host)];
+    if (state.is_lost || state.is_over) continue;
+    if (!is_awaited && pool_.silence(host) < kUnwell) continue;
+    sink_.on(events::Warning{
+        fmt::format("host {} does not say that the job has ended there: it is given up",
+                    pool_.link(host).name)});
+    lose(host, pool_.silence(host));
   }
 }
 
@@ -112,6 +131,8 @@ bool Coordinator::try_hosts(const std::vector<int>& lost) {
   if (engine_.starts_all_at_once()) {
     pool_.shut_down();
     for (int host = 0; host < pool_.size(); ++host) tried.push_back(host);
+    // What was kept has gone with the agents.
+    std::ranges::fill(hosts_, HostState{});
   } else {
     std::ranges::copy_if(lost, std::back_inserter(tried),
                          [&](int host) { return !pool_.is_ready(host); });
@@ -121,7 +142,7 @@ bool Coordinator::try_hosts(const std::vector<int>& lost) {
   is_checking_ = true;
   while (!check_.is_done() && !interrupted_by_ && !warden_gone_) wait_for_something();
   is_checking_ = false;
-  return check_.is_done() && check_.all_are_good();
+  return !interrupted_by_ && !warden_gone_ && check_.all_are_good();
 }
 
 }  // namespace lockstep::launch
