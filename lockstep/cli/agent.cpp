@@ -36,7 +36,8 @@ launch::Channel connect_to_launcher(const std::string& addresses, const std::str
   if (!secret) {
     throw Error(ErrorKind::Options,
                 fmt::format("agent: expected the job's secret in {}, found none that can be read",
-                            launch::kAgentSecret));
+                            launch::kAgentSecret),
+                "lockstep run --host a,b …, which starts agents by itself");
   }
   for (const auto text : split(addresses, ',')) {
     const auto space = text.find(' ');

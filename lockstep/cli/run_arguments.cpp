@@ -21,7 +21,7 @@ constexpr const char* kFooter =
     "The program gets its place in the job from LOCKSTEP_* variables, and RANK, WORLD_SIZE,\n"
     "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT for torch.distributed.\n"
     "Instance 0 reads standard input where that is a file or a pipe; the others read nothing, and\n"
-    "nobody does where the job is on several hosts.\n"
+    "nobody does where agents run the job: on another host, on several, or by --launcher.\n"
     "Ctrl-C and SIGTERM end the job with SIGTERM and, after the grace period, SIGKILL; a second\n"
     "one kills at once. SIGUSR1 and SIGUSR2 are passed on to every instance.\n"
     "\n"

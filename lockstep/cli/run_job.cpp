@@ -38,7 +38,8 @@ void make_log_dir(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw Error(ErrorKind::Io, fmt::format("run: --log-dir {}: {}", folder, error.message()));
+    throw Error(ErrorKind::Io, fmt::format("run: --log-dir {}: {}", folder, error.message()),
+                "--log-dir with a folder that you may make and write to");
   }
 }
 
@@ -147,12 +148,14 @@ int start(Job job, const topology::Environment& environment) {
 /// like this one.
 int run_with_agents(RunArguments arguments, const HostsPlan& hosts,
                     const topology::Environment& environment) {
-  if (hosts.used.size() > 1) {
-    launch::check_fits_hosts(arguments.run);
+  if (!hosts.is_this_process()) launch::check_fits_hosts(arguments.run);
+  // On one host, memory carries collectives; but who asks for MPI has to have it.
+  if (hosts.used.size() > 1 || arguments.run.transport == topology::TransportKind::Mpi) {
     arguments.run.transport = launch::choose_transport(arguments.run, hosts.engine);
   }
   if (!arguments.dry_run) {
     keep_to_ourselves(environment);
+    make_log_dir(arguments.run.log_dir);
     return run_on_hosts(arguments, hosts, environment);
   }
   const auto plan = launch::plan_job(arguments.run, hosts.all, launch::discover_machine());

@@ -71,6 +71,18 @@ void check_are_here(const HostsPlan& hosts, const topology::Environment& environ
   }
 }
 
+void check_mpi_args(const launch::RunOptions& run, EngineKind engine) {
+  if (engine == EngineKind::Mpirun) return;
+  for (const auto& [option, words] : {std::pair("--mpi-global-args", &run.mpi_global_args),
+                                      std::pair("--mpi-local-args", &run.mpi_local_args)}) {
+    if (words->empty()) continue;
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("run: {} is for mpirun, but the job's launcher is {}", option, name_of(engine)),
+        fmt::format("--launcher mpirun, or leave {} out", option));
+  }
+}
+
 std::vector<std::string> names_of(const std::vector<topology::Host>& hosts) {
   std::vector<std::string> names;
   for (const auto& host : hosts) names.push_back(host.name);
@@ -167,6 +179,7 @@ HostsPlan plan_hosts(const RunArguments& arguments, const topology::Environment&
     return launch::is_this_host(host.name, environment);
   });
   hosts.engine = launch::choose_engine(run.launcher, all_are_this_host, environment);
+  check_mpi_args(run, hosts.engine);
   if (!arguments.dry_run) check_are_here(hosts, environment);
   return hosts;
 }

@@ -350,6 +350,38 @@ TEST(RunHostsTest, StartsAFailedJobAgainOnAllHosts) {
   EXPECT_THAT(read_file(logs.path() + "/instance-3.stdout"), HasSubstr("start 1\n"));
 }
 
+TEST(RunHostsTest, MakesTheLogFolder) {
+  const FakeHosts hosts;
+  const auto logs = hosts.folder().path() + "/made/for/logs";
+  const auto result = hosts.lockstep(on_two({"--log-dir", logs}, "echo $RANK"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(read_file(logs + "/instance-3.stdout"), "3\n");
+  EXPECT_EQ(events::read_event_log(logs + "/events.jsonl").back().event, "end");
+}
+
+TEST(RunHostsTest, NamesTheHostWhereTheLogFolderCannotBeMade) {
+  const FakeHosts hosts;
+  const auto logs = hosts.folder().path() + "/logs";
+  // It is a file by the time that the job starts.
+  hosts.replace_agent("x2",
+                      fmt::format("rm -r {0}; touch {0}; exec {1} agent\n", logs, LOCKSTEP_BINARY));
+  const auto result =
+      hosts.lockstep(FakeHosts::run_command("x2", {"--log-dir", logs}, script("echo started")));
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("host x2: run: --log-dir " + logs + ": Not a directory\n"));
+}
+
+TEST(RunHostsTest, AnAgentOfThisMachineDoesNotTakeTheAddressOfTheUsersLogin) {
+  const FakeHosts hosts;
+  auto options = hosts.options();
+  options.environment["SSH_CONNECTION"] = "192.0.2.7 4000 192.0.2.8 22";
+  const auto result = testing::lockstep(
+      FakeHosts::run_command("localhost,x1", {"--host-check-only"}, {"true"}), options);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("localhost +127.0.0.1 +ok"));
+}
+
 TEST(RunHostsTest, WaitsForALostHostToComeBack) {
   const FakeHosts hosts;
   Subprocess job(lockstep_command(on_two({"--max-restarts", "1"},
@@ -561,11 +593,27 @@ INSTANTIATE_TEST_SUITE_P(
                      "MPI ends every rank when one dies"},
         BadHostsCall{{"--host", "a,b", "--launcher", "ssh", "--chaos", "1", "true"},
                      2,
-                     "--chaos is for jobs on one host, but this one is on several"},
+                     "--chaos is for jobs on this machine alone, but this one has agents"},
+        BadHostsCall{{"--host", "a", "--launcher", "ssh", "--chaos", "1", "true"},
+                     2,
+                     "--chaos is for jobs on this machine alone, but this one has agents"},
+        BadHostsCall{{"--host", "a", "--launcher", "ssh", "--transport", "mpi", "true"},
+                     2,
+                     "--transport mpi needs mpirun to start the job, found --launcher ssh"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "ssh", "--mpi-global-args", "-x A", "true"},
+                     2,
+                     "--mpi-global-args is for mpirun, but the job's launcher is ssh\n"
+                     "  try: --launcher mpirun, or leave --mpi-global-args out"},
+        BadHostsCall{{"--mpi-local-args", "-x A", "true"},
+                     2,
+                     "--mpi-local-args is for mpirun, but the job's launcher is local"},
+        BadHostsCall{{"--host", "a,b", "--launcher", "ssh", "--log-dir", "/dev/null/x", "true"},
+                     5,
+                     "run: --log-dir /dev/null/x: Not a directory\n  try: --log-dir with"},
         BadHostsCall{
             {"--host", "a,b", "--launcher", "ssh", "--shrink", "--max-restarts", "2", "true"},
             2,
-            "--shrink is for jobs on one host"},
+            "--shrink is for jobs on this machine alone"},
         BadHostsCall{{"--host", "a,b", "--launcher", "rsh", "true"}, 2, "rsh not in {auto,"},
         BadHostsCall{{"--launcher", "srun", "true"}, 4, "needs an allocation of Slurm's"},
         BadHostsCall{{"--host", "a,b", "--launcher", "mpirun", "--mpi-global-args", "'x", "true"},

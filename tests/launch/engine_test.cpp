@@ -58,6 +58,8 @@ TEST(EngineTest, ThisMachineNeedsNoConnection) {
   options.lockstep = "/with space/lockstep";
   const auto made = make_engine(EngineKind::Ssh, options)->commands({0, 1});
   EXPECT_THAT(made[0].arguments, ElementsAre("/with space/lockstep", "agent"));
+  EXPECT_TRUE(made[0].is_agent);
+  EXPECT_FALSE(made[1].is_agent);
   EXPECT_EQ(made[1].arguments.back(), "exec '/with space/lockstep' agent");
 }
 
@@ -137,7 +139,8 @@ TEST(EngineTest, SplitsWordsAsAShellDoes) {
               ElementsAre("--mca", "btl", "tcp, self", "-x", "A \"B\"", "c d", ""));
   EXPECT_THAT(split_words("", "o"), ElementsAre());
   testing::expect_error([] { split_words("'x", "run: --mpi-local-args"); }, ErrorKind::Options,
-                        "run: --mpi-local-args is ''x': expected a closing ', found none");
+                        "run: --mpi-local-args is ''x': expected a closing ', found none\n"
+                        "close the quote");
 }
 
 TEST(EngineTest, QuotesWhatAShellWouldSplit) {

@@ -8,8 +8,8 @@
 
 #include <array>
 
+#include "lockstep/comm/tcp/addresses.h"
 #include "lockstep/comm/tcp/socket.h"
-#include "lockstep/launch/hosts/addresses.h"
 #include "lockstep/launch/hosts/channel.h"
 #include "lockstep/launch/hosts/host_environment.h"
 #include "lockstep/launch/hosts/route_check.h"
@@ -185,6 +185,7 @@ TEST(HostEnvironmentTest, TakesFromTheAgentWhatTellsOfItsHost) {
 }
 
 TEST(AddressesTest, KnowsTheWayToThisMachine) {
+  using namespace comm::tcp;
   EXPECT_THAT(addresses_of("127.0.0.3"), ElementsAre("127.0.0.3"));
   EXPECT_TRUE(addresses_of("no.such.host.invalid").empty());
   EXPECT_EQ(address_towards("127.0.0.3"), "127.0.0.1");

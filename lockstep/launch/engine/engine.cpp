@@ -62,7 +62,8 @@ std::vector<std::string> split_words(std::string_view text, const std::string& o
   }
   if (quote == 0) return words;
   throw Error(ErrorKind::Options,
-              fmt::format("{} is '{}': expected a closing {}, found none", option, text, quote));
+              fmt::format("{} is '{}': expected a closing {}, found none", option, text, quote),
+              "close the quote, or put a backslash before it");
 }
 
 std::string quote_word(const std::string& word) {

@@ -23,6 +23,8 @@ struct EngineCommand {
   std::vector<int> hosts;  ///< whose agents it starts
   /// Its standard input and output are the agent's; else the agents connect to the launcher.
   bool carries_channel = true;
+  /// It is the agent itself, on this machine: nobody has reached it over a connection.
+  bool is_agent = false;
 };
 
 /// What an engine has to know of a job.

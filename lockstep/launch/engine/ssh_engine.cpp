@@ -23,7 +23,8 @@ std::vector<EngineCommand> SshEngine::commands(const std::vector<int>& hosts) co
   for (const int host : hosts) {
     const auto index = static_cast<std::size_t>(host);
     if (options_.is_this_host[index]) {
-      commands.push_back({{options_.lockstep, "agent"}, {host}});
+      commands.push_back(
+          {.arguments = {options_.lockstep, "agent"}, .hosts = {host}, .is_agent = true});
       continue;
     }
     // What is known of hosts' keys is the user's own business.

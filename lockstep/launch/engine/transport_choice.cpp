@@ -42,9 +42,10 @@ topology::TransportKind choose_transport(const RunOptions& options, EngineKind e
 void check_fits_hosts(const RunOptions& options) {
   const auto refuse = [](bool is_wanted, const char* option) {
     if (!is_wanted) return;
-    throw Error(ErrorKind::Options,
-                fmt::format("run: {} is for jobs on one host, but this one is on several", option),
-                fmt::format("leave {} out, or name one host", option));
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("run: {} is for jobs on this machine alone, but this one has agents", option),
+        fmt::format("leave {} out, or run the job on this machine without --launcher", option));
   };
   refuse(options.chaos.has_value(), "--chaos");
   refuse(options.shrink, "--shrink");

@@ -11,7 +11,7 @@ namespace lockstep::launch {
 /// Throws `Options` where what was asked for cannot be.
 topology::TransportKind choose_transport(const RunOptions& options, EngineKind engine);
 
-/// Throws `Options` where a job over several hosts is asked for what only one host has.
+/// Throws `Options` where a job with agents is asked for what only one without them has.
 void check_fits_hosts(const RunOptions& options);
 
 }  // namespace lockstep::launch

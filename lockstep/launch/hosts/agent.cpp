@@ -19,6 +19,7 @@
 #include "lockstep/comm/tcp/socket.h"
 #include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/launch/discover/machine_discovery.h"
+#include "lockstep/launch/engine/engine.h"
 #include "lockstep/launch/hosts/host_environment.h"
 #include "lockstep/launch/hosts/wire.h"
 #include "lockstep/launch/start/find_program.h"
@@ -30,11 +31,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kPingInterval{1};
-
-double seconds_of_day() {
-  using namespace std::chrono;
-  return duration<double>(system_clock::now().time_since_epoch()).count();
-}
 
 /// The address that the launcher has reached this host at; empty where that is not known.
 std::string own_address(const Channel& channel, const topology::Environment& environment) {
@@ -73,6 +69,16 @@ UniqueFd open_log_pipe(const std::string& path) {
   UniqueFd pipe(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (!pipe) throw io_error("run: open " + path);
   return pipe;
+}
+
+void make_log_dir(const std::string& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return;
+  // The launcher puts the host's name in front.
+  throw Error(ErrorKind::Io, fmt::format("run: --log-dir {}: {}", folder, error.message()),
+              "--log-dir with a folder that can be made on every host");
 }
 
 Message to_message(const Error& error) {
@@ -227,7 +233,7 @@ void Agent::handle(const Message& message, Supervisor* supervisor) {
     }
   } catch (const Error& error) {
     channel_.send(to_message(error));
-  } catch (const Message::exception& error) {
+  } catch (const std::exception& error) {
     channel_.send(to_message(Error(
         ErrorKind::Bug, fmt::format("agent: '{}' from the launcher: {}", kind, error.what()))));
   }
@@ -250,7 +256,8 @@ void Agent::command(const Message& message, Supervisor& supervisor) {
 void Agent::prepare(const Message& message) {
   patience_ = events::Seconds(message.at("stall_timeout").get<double>());
   folder_.create();
-  const auto secret = comm::tcp::Secret::parse(message.at("secret").get<std::string>());
+  const auto secret = comm::tcp::Secret::parse(
+      message.value("secret", environment_.get(kAgentSecret).value_or("")));
   if (!secret) throw Error(ErrorKind::Bug, "agent: the launcher's secret cannot be read");
   secret->write(folder_.path());
   const auto job_id = message.at("job_id").get<std::string>();
@@ -312,7 +319,7 @@ void Agent::report_routes() {
 void Agent::run_attempt(const Message& message) {
   routes_.reset();
   auto& own = *prepared_;
-  if (!own.start.log_dir.empty()) std::filesystem::create_directories(own.start.log_dir);
+  make_log_dir(own.start.log_dir);
   own.context.rendezvous = {message.at("master").get<std::string>(),
                             message.at("master_port").get<int>()};
   own.context.leader_joins_mpi = message.at("mpi").get<bool>();

@@ -10,23 +10,20 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/signal_name.h"
+#include "lockstep/comm/tcp/addresses.h"
 #include "lockstep/comm/tcp/socket.h"
 #include "lockstep/launch/discover/host_discovery.h"
-#include "lockstep/launch/hosts/addresses.h"
 #include "lockstep/launch/hosts/wire.h"
 #include "lockstep/launch/supervise/descendants.h"
 
 namespace lockstep::launch {
 namespace {
 
+using comm::tcp::address_towards;
+using comm::tcp::addresses_of;
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kPingInterval{1};
-
-double seconds_of_day() {
-  using namespace std::chrono;
-  return duration<double>(system_clock::now().time_since_epoch()).count();
-}
 
 /// What to listen at so that all of these hosts can connect.
 std::set<std::string> own_addresses(const std::vector<std::vector<std::string>>& hosts) {

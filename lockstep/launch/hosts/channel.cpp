@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lockstep/launch/hosts/addresses.h"
+#include "lockstep/comm/tcp/addresses.h"
 
 namespace lockstep::launch {
 namespace {
@@ -143,7 +143,7 @@ std::vector<pollfd> Channel::descriptors() const {
 }
 
 std::string Channel::local_address() const {
-  return launch::local_address(in_.get());
+  return comm::tcp::local_address(in_.get());
 }
 
 }  // namespace lockstep::launch

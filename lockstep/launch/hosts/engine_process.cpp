@@ -34,6 +34,13 @@ topology::Environment without_prompts(topology::Environment environment) {
   return environment;
 }
 
+/// An agent that ssh has started takes its address from these. One that was started here would
+/// take that of the user's own login.
+topology::Environment without_login(topology::Environment environment) {
+  for (const auto* name : {"SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"}) environment.remove(name);
+  return environment;
+}
+
 }  // namespace
 
 EngineProcess::EngineProcess(const EngineCommand& command, const topology::Environment& environment,
@@ -45,12 +52,14 @@ EngineProcess::EngineProcess(const EngineCommand& command, const topology::Envir
   const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   Ends channel;
   if (command.carries_channel) channel = make_socket_pair();
+  auto variables = without_prompts(environment);
+  if (command.is_agent) variables = without_login(std::move(variables));
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   auto spawned =
       spawn({.program = program,
              .arguments = command.arguments,
-             .environment = without_prompts(environment).to_strings(),
+             .environment = variables.to_strings(),
              .stdin_fd = command.carries_channel ? channel.theirs.get() : nothing.get(),
              .stdout_fd = command.carries_channel ? channel.theirs.get() : output.write_end.get(),
              .stderr_fd = output.write_end.get(),

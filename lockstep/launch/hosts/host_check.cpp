@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "lockstep/base/version.h"
-#include "lockstep/launch/hosts/addresses.h"
+#include "lockstep/comm/tcp/addresses.h"
 #include "lockstep/launch/hosts/wire.h"
 
 namespace lockstep::launch {
@@ -116,7 +116,7 @@ void HostCheck::choose_addresses() {
   for (int host = 0; host < pool_.size(); ++host) {
     auto& link = pool_.link(host);
     if (!pool_.is_ready(host) || !link.address.empty()) continue;
-    if (!other.empty()) link.address = address_towards(other);
+    if (!other.empty()) link.address = comm::tcp::address_towards(other);
     if (link.address.empty()) link.address = "127.0.0.1";
   }
 }
@@ -135,18 +135,22 @@ void HostCheck::begin_preparing() {
 
 void HostCheck::prepare(int host) {
   facts(host).awaits_answer = true;
-  pool_.send(host, {{"do", "prepare"},
-                    {"job_id", job_.job_id},
-                    {"secret", job_.secret.to_text()},
-                    {"host", host},
-                    {"address", pool_.link(host).address},
-                    {"program", job_.program},
-                    {"arguments", job_.arguments},
-                    {"folder", job_.folder},
-                    {"environment", to_message(job_.environment)},
-                    {"log_dir", job_.log_dir},
-                    {"grace", job_.grace_period.count()},
-                    {"stall_timeout", job_.stall_timeout.count()}});
+  const auto& link = pool_.link(host);
+  Message message{{"do", "prepare"},
+                  {"job_id", job_.job_id},
+                  {"host", host},
+                  {"address", link.address},
+                  {"program", job_.program},
+                  {"arguments", job_.arguments},
+                  {"folder", job_.folder},
+                  {"environment", to_message(job_.environment)},
+                  {"log_dir", job_.log_dir},
+                  {"grace", job_.grace_period.count()},
+                  {"stall_timeout", job_.stall_timeout.count()}};
+  // An agent that has connected by itself knows the secret, and the connection is not encrypted.
+  const bool is_private = link.channel && link.channel->local_address().empty();
+  if (is_private) message["secret"] = job_.secret.to_text();
+  pool_.send(host, message);
 }
 
 /// Between those that can be asked; what is wrong with the others is known.

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <chrono>
+
 namespace lockstep::launch {
 namespace {
 
@@ -209,6 +211,11 @@ std::string kind_of(const Message& message) {
     if (found != message.end() && found->is_string()) return found->get<std::string>();
   }
   return {};
+}
+
+double seconds_of_day() {
+  using namespace std::chrono;
+  return duration<double>(system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace lockstep::launch

@@ -43,4 +43,7 @@ topology::Environment to_environment(const Message& message);
 /// "do" of a command, "is" of an answer; empty where there is none.
 std::string kind_of(const Message& message);
 
+/// The time by this host's clock, in seconds, as clocks of hosts are compared by.
+double seconds_of_day();
+
 }  // namespace lockstep::launch
