@@ -45,6 +45,32 @@ TEST(IdentityTest, IsReadBackAsItWasWritten) {
   EXPECT_EQ(read_identity(example_environment()), example());
 }
 
+/// Instance 1 of 3 is the second of two on the first of two hosts.
+Identity example_on_hosts() {
+  auto id = example();
+  id.transport = TransportKind::Tcp;
+  id.num_local_instances = 2;
+  id.hosts = {{"a", "10.0.0.1", 4711, 2}, {"b", "fd00::2", 4712, 1}};
+  id.listener = 9;
+  return id;
+}
+
+TEST(IdentityTest, OnSeveralHostsIsReadBackAsItWasWritten) {
+  Environment environment;
+  write_identity(environment, example_on_hosts(), {"10.0.0.1", 4711});
+  EXPECT_EQ(environment.get("LOCKSTEP_HOSTS"), "a,10.0.0.1,4711,2;b,fd00::2,4712,1");
+  EXPECT_EQ(read_identity(environment), example_on_hosts());
+}
+
+TEST(IdentityTest, RefusesHostsThatDoNotFitItsPlace) {
+  Environment environment;
+  write_identity(environment, example_on_hosts(), {"10.0.0.1", 4711});
+  for (const auto* hosts : {"a,10.0.0.1,4711,1;b,10.0.0.2,4711,2", "a,10.0.0.1,4711,2"}) {
+    environment.set("LOCKSTEP_HOSTS", hosts);
+    EXPECT_THROW(read_identity(environment), Error) << hosts;
+  }
+}
+
 TEST(IdentityTest, IsAloneWithoutAnyVariable) {
   const auto id = read_identity(Environment{});
   EXPECT_EQ(id, Identity{});
@@ -145,6 +171,25 @@ TEST(IdentityTest, ReadsSlurmsVariables) {
   EXPECT_EQ(read_identity(Environment(variables)).num_local_instances, 2);
 }
 
+TEST(IdentityTest, ReadsTheNodesOfASlurmStep) {
+  auto variables = slurm_task();
+  variables["SLURM_STEP_NODELIST"] = "n[1-3],m";
+  const auto id = read_identity(Environment(variables));
+  ASSERT_EQ(id.hosts.size(), 4U);
+  EXPECT_EQ(id.hosts[2], (JobHost{"n3", "", 0, 2}));
+  EXPECT_EQ(id.hosts[3], (JobHost{"m", "", 0, 1}));
+  EXPECT_EQ(id.host, 3);
+  // As `srun --distribution=cyclic` deals tasks out.
+  variables["SLURM_PROCID"] = "3";
+  try {
+    read_identity(Environment(variables));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected the tasks of a node to be neighbours"));
+    EXPECT_EQ(error.hint(), "srun --distribution=block");
+  }
+}
+
 TEST(IdentityTest, TakesABatchScriptForAProcessAlone) {
   EXPECT_EQ(read_identity(Environment(
                 Variables{{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}})),
@@ -206,7 +251,12 @@ INSTANTIATE_TEST_SUITE_P(
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "soon", "is 'soon', expected a number of seconds"},
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "-1", "is '-1', expected a number of seconds"},
         Change{{}, "LOCKSTEP_STALL_TIMEOUT", "nan", "is 'nan', expected a number of seconds"},
-        Change{{}, "LOCKSTEP_TRANSPORT", "tcp", "is 'tcp', expected auto, local or shm"},
+        Change{{}, "LOCKSTEP_TRANSPORT", "gloo", "is 'gloo', expected auto, local, shm, tcp"},
+        Change{
+            {}, "LOCKSTEP_HOSTS", "a,10.0.0.1,4711", "expected hosts such as 'a,10.0.0.1,4711,2'"},
+        Change{{}, "LOCKSTEP_HOSTS", "a,10.0.0.1,99999,3", "expected hosts such as"},
+        Change{{}, "LOCKSTEP_HOSTS", "a,10.0.0.1,4711,0", "expected hosts such as"},
+        Change{{}, "LOCKSTEP_LISTENER", "-1", "is '-1', expected a number of at least 0"},
         Change{{},
                "LOCKSTEP_LOCAL_INSTANCE_INDEX",
                "2",

@@ -58,7 +58,7 @@ class Coordinator {
     int host = 0;
     std::string host_name;
     pid_t pid = 0;
-    std::optional<events::ExitStatus> status;
+    std::optional<events::ExitStatus> status{};
     Clock::time_point started;
     int given_up = -1;  ///< by those of its host, when it ended
   };
