@@ -56,7 +56,7 @@ std::vector<Bucket> cut_into_buckets(std::int64_t num_early, std::int64_t count)
 }
 
 HostSums::HostSums(Communicator& communicator, const LeafLayout& layout,
-                   std::vector<Bucket> buckets, Memory memory)
+                   std::vector<Bucket> buckets, const Memory& memory)
     : buckets_(std::move(buckets)),
       handed_in_(memory.handed_in),
       sum_(memory.sum),

@@ -45,7 +45,7 @@ class HostSums {
 
   /// Every instance of the group makes it alike; `layout` is that of the leaves of all of them.
   HostSums(Communicator& communicator, const LeafLayout& layout, std::vector<Bucket> buckets,
-           Memory memory);
+           const Memory& memory);
   ~HostSums();
   HostSums(const HostSums&) = delete;
   HostSums& operator=(const HostSums&) = delete;

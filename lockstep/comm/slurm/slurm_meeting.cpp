@@ -331,7 +331,7 @@ Met meet(const StepPlace& place, const std::shared_ptr<host::Member>& member) {
   text.resize(static_cast<std::size_t>(size));
   node.broadcast({text.data(), size, DataType::U8, "meeting"}, 0);
   if (!met) met = read_answer(text, place);
-  return std::move(met.value());
+  return *std::move(met);
 }
 
 }  // namespace lockstep::comm::slurm

@@ -25,7 +25,7 @@ struct Patience {
       const auto part = std::clamp(left, 0ms, 100ms);
       const int result = ::poll(&waiting, 1, static_cast<int>(part.count()));
       if (result > 0) return true;
-      if (left <= 0ms || (result < 0 && errno != EINTR)) return false;
+      if (left.count() <= 0 || (result < 0 && errno != EINTR)) return false;
       if (meanwhile) meanwhile();
     }
   }
