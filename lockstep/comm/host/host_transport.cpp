@@ -50,8 +50,8 @@ auto* bytes_at(const AnyBuffer& buffer, std::size_t offset) {
 
 }  // namespace
 
-HostTransport::HostTransport(std::shared_ptr<Member> member, std::vector<int> instances,
-                             std::vector<int> everywhere, std::uint64_t parent)
+HostTransport::HostTransport(std::shared_ptr<Member> member, const std::vector<int>& instances,
+                             const std::vector<int>& everywhere, std::uint64_t parent)
     : channel_(std::move(member), instances, everywhere.empty() ? instances : everywhere, parent),
       reducers_(static_cast<std::size_t>(ReduceOp::Product) + 1),
       nodes_(static_cast<std::size_t>(size())),

@@ -22,8 +22,8 @@ namespace lockstep::comm::host {
 class HostTransport final : public Transport {
  public:
   /// `everywhere` are the group's instances on this and other hosts; empty: all are on this one.
-  HostTransport(std::shared_ptr<Member> member, std::vector<int> instances,
-                std::vector<int> everywhere = {}, std::uint64_t parent = 0);
+  HostTransport(std::shared_ptr<Member> member, const std::vector<int>& instances,
+                const std::vector<int>& everywhere = {}, std::uint64_t parent = 0);
 
   int rank() const noexcept override { return channel_.rank(); }
   std::span<const int> instances() const noexcept override { return channel_.instances(); }
