@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <exception>
-#include <thread>
-
 #include "lockstep/base/error.h"
 #include "lockstep/comm/host/member.h"
+#include "lockstep/comm/local/local_group.h"
 #include "lockstep/comm/tcp/join.h"
 
 namespace lockstep::testing {
@@ -58,30 +56,8 @@ std::string to_string(const HostsGroup::Layout& layout) {
 }
 
 void run_hosts(HostsGroup& group, const std::function<void(comm::Communicator&)>& function) {
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(group.num_instances()));
-  std::vector<std::thread> threads;
-  for (int instance = 0; instance < group.num_instances(); ++instance) {
-    threads.emplace_back([&, instance] {
-      try {
-        comm::Communicator communicator(group.join(instance));
-        function(communicator);
-      } catch (...) {
-        errors[static_cast<std::size_t>(instance)] = std::current_exception();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  std::exception_ptr victim;
-  for (const auto& error : errors) {
-    if (!error) continue;
-    try {
-      std::rethrow_exception(error);
-    } catch (const Error& caught) {
-      if (caught.kind() != ErrorKind::PeerLost) throw;
-      victim = error;
-    }
-  }
-  if (victim) std::rethrow_exception(victim);
+  comm::local::run_joined(
+      group.num_instances(), [&](int instance) { return group.join(instance); }, function);
 }
 
 void run_hosts(const HostsGroup::Layout& layout,

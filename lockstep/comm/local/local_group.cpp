@@ -21,12 +21,18 @@ std::unique_ptr<Transport> LocalGroup::join(int rank) {
 void run_threads(int size, const std::function<void(Communicator&)>& function,
                  const WaitOptions& options, std::shared_ptr<host::KeptMemory> kept) {
   LocalGroup group(size, options, std::move(kept));
+  run_joined(
+      size, [&](int rank) { return group.join(rank); }, function);
+}
+
+void run_joined(int size, const std::function<std::unique_ptr<Transport>(int)>& join,
+                const std::function<void(Communicator&)>& function) {
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Communicator communicator(group.join(rank));
+        Communicator communicator(join(rank));
         function(communicator);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();

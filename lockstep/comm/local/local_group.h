@@ -35,4 +35,8 @@ class LocalGroup {
 void run_threads(int size, const std::function<void(Communicator&)>& function,
                  const WaitOptions& options = {}, std::shared_ptr<host::KeptMemory> kept = nullptr);
 
+/// The same for threads that join a group in whatever way: `join` is called on each of them.
+void run_joined(int size, const std::function<std::unique_ptr<Transport>(int rank)>& join,
+                const std::function<void(Communicator&)>& function);
+
 }  // namespace lockstep::comm::local
