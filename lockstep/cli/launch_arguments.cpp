@@ -145,7 +145,7 @@ void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& 
       ->capture_default_str();
   app.add_flag("--shrink", to.parsed.run.shrink,
                "when an instance fails twice in a row, go on with one fewer, without its cores and "
-               "with the same replicas")
+               "with the same replicas; on this machine alone")
       ->group(group);
   app.add_option_function<double>(
          "--stall-timeout",
@@ -162,7 +162,7 @@ void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& 
       ->group(group);
   app.add_option("--chaos", to.chaos,
                  "harm random instances, SECONDS apart on average [10]: kill, stop or slow them; "
-                 "the same SEED does the same")
+                 "the same SEED does the same; on this machine alone")
       ->type_name("SEED[,mtbf=SECONDS][,kinds=kill,stop,slow]")
       ->group(group);
 }
