@@ -53,7 +53,7 @@ bool makes_sense(const Frame& frame) {
 
 }  // namespace
 
-NoteLinks::NoteLinks(std::vector<UniqueFd> sockets, int host) : host_(host) {
+NoteLinks::NoteLinks(std::vector<UniqueFd> sockets) {
   for (auto& socket : sockets) links_.push_back({.socket = std::move(socket)});
 }
 

@@ -14,7 +14,7 @@ namespace lockstep::comm::tcp {
 class NoteLinks {
  public:
   /// One connection for each host, none for this one.
-  NoteLinks(std::vector<UniqueFd> sockets, int host);
+  explicit NoteLinks(std::vector<UniqueFd> sockets);
   ~NoteLinks();
   NoteLinks(const NoteLinks&) = delete;
   NoteLinks& operator=(const NoteLinks&) = delete;
@@ -35,7 +35,6 @@ class NoteLinks {
   static bool parse(Link& link, int host, std::vector<hosts::Note>& notes);
 
   std::mutex mutex_;
-  int host_;
   std::vector<Link> links_;
 };
 

@@ -22,8 +22,8 @@ std::unique_ptr<TcpFabric> TcpFabric::of_leaders(std::shared_ptr<TcpNode> node, 
                                                  const LookAround& look_around) {
   auto fabric =
       std::make_unique<TcpFabric>(std::move(node), std::move(members), kLeaders, look_around);
-  fabric->notes_ = std::make_shared<NoteLinks>(
-      fabric->connect(Purpose::Notes, kLeaders, look_around), fabric->host_);
+  fabric->notes_ =
+      std::make_shared<NoteLinks>(fabric->connect(Purpose::Notes, kLeaders, look_around));
   return fabric;
 }
 
