@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
 #include "lockstep/cli/command.h"
@@ -29,9 +32,24 @@ launch::Channel take_standard_streams() {
   return channel;
 }
 
-/// "10.0.0.1 4711,192.168.1.1 4712": the first that answers.
+/// "10.0.0.1 4711,192.168.1.1 4712"; what cannot be read is left out.
+std::vector<comm::tcp::SocketAddress> parse_addresses(const std::string& text) {
+  std::vector<comm::tcp::SocketAddress> addresses;
+  for (const auto one : split(text, ',')) {
+    const auto space = std::min(one.find(' '), one.size());
+    const auto port = parse_integer(one.substr(std::min(space + 1, one.size())));
+    if (port) addresses.emplace_back(std::string(one.substr(0, space)), static_cast<int>(*port));
+  }
+  return addresses;
+}
+
+/// The first that answers. Strangers may keep it from it for a while: the launcher has few places
+/// for those who have not proven themselves.
 launch::Channel connect_to_launcher(const std::string& addresses, const std::string& secret_text) {
+  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kPatience{10};
+  constexpr std::chrono::seconds kAttempt{3};
+  constexpr std::chrono::milliseconds kPause{50};
   const auto secret = comm::tcp::Secret::parse(secret_text);
   if (!secret) {
     throw Error(ErrorKind::Options,
@@ -39,13 +57,14 @@ launch::Channel connect_to_launcher(const std::string& addresses, const std::str
                             launch::kAgentSecret),
                 "lockstep run --host a,b …, which starts agents by itself");
   }
-  for (const auto text : split(addresses, ',')) {
-    const auto space = text.find(' ');
-    const auto port = parse_integer(text.substr(space == std::string_view::npos ? 0 : space + 1));
-    if (!port) continue;
-    auto socket = comm::tcp::dial({std::string(text.substr(0, space)), static_cast<int>(*port)},
-                                  *secret, {}, kPatience);
-    if (socket) return {std::move(socket), UniqueFd()};
+  const auto launchers = parse_addresses(addresses);
+  const auto deadline = Clock::now() + kPatience;
+  while (!launchers.empty() && Clock::now() < deadline) {
+    for (const auto& launcher : launchers) {
+      auto socket = comm::tcp::dial(launcher, *secret, {}, kAttempt);
+      if (socket) return {std::move(socket), UniqueFd()};
+    }
+    std::this_thread::sleep_for(kPause);
   }
   throw Error(ErrorKind::Unavailable,
               fmt::format("agent: the launcher cannot be reached at {}", addresses),

@@ -190,6 +190,7 @@ std::unique_ptr<launch::Engine> engine_of(const RunArguments& arguments, const H
                                 .lockstep = own_program(),
                                 .is_root = ::getuid() == 0,
                                 .stall_timeout = arguments.run.stall_timeout,
+                                .mpi_ssh_is_set = environment.has("OMPI_MCA_plm_rsh_args"),
                                 .mpi_global_args = arguments.run.mpi_global_args,
                                 .mpi_local_args = arguments.run.mpi_local_args};
   for (const auto& host : hosts.used) {

@@ -29,7 +29,7 @@ struct Announcement {
 Announcement announcement_of(const ShardedUpdate::Shape& shape) {
   Fnv blocks;
   blocks.add(static_cast<std::uint64_t>(shape.values_per_block)).add(shape.fingerprint);
-  blocks.add(static_cast<std::uint64_t>(shape.num_early));
+  blocks.add(static_cast<std::uint64_t>(shape.num_early)).add(shape.common_bytes);
   for (const auto block : shape.blocks) blocks.add(static_cast<std::uint64_t>(block));
   return {shape.count,
           shape.num_totals,
@@ -132,7 +132,7 @@ std::size_t attempt_bytes_of(const ShardedUpdate::Shape& shape, std::span<const 
 }
 
 std::size_t kept_bytes_of(const ShardedUpdate::Shape& shape) {
-  return kLine + 2 * whole_lines(shape.state_bytes);
+  return kLine + 2 * whole_lines(shape.state_bytes) + whole_lines(shape.common_bytes);
 }
 
 std::pair<std::size_t, std::size_t> slice_blocks(const ShardedUpdate::Shape& shape, int rank,

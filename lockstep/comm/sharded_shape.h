@@ -36,7 +36,7 @@ std::vector<hosts::Bucket> buckets_of(const Shape& shape);
 std::size_t bytes_for_hosts(const Shape& shape, int num_hosts);
 /// What ends with the instances: what is measured, and buffers for nodes.
 std::size_t attempt_bytes_of(const Shape& shape, std::span<const LeafRange> ranges);
-/// The commit word, and two versions.
+/// The commit word, two versions, and what they have in common.
 std::size_t kept_bytes_of(const Shape& shape);
 
 /// The blocks of one of `size` instances, from the first to the one behind the last.

@@ -113,16 +113,25 @@ void ShardedUpdate::agree_on_version() {
   take_version_from(source_, static_cast<std::uint64_t>(oldest));
 }
 
-/// Everybody takes part, for somebody may not have it.
+/// Everybody takes part, for somebody may not have it. It is committed when all of it is there: a
+/// host that dies over it must not be taken for one that has it.
 void ShardedUpdate::take_version_from(int source, std::uint64_t version) {
   if (communicator_.is_leader()) {
-    communicator_.leaders().broadcast(
-        Buffer{state_of(version), static_cast<std::int64_t>(shape_.state_bytes), DataType::U8,
-               name_},
-        source);
+    send_to_hosts(source, version);
     committed_->store(version, std::memory_order_release);
   }
   host_.barrier(name_);
+}
+
+/// Between leaders.
+void ShardedUpdate::send_to_hosts(int source, std::uint64_t version) {
+  const auto send = [&](std::byte* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    communicator_.leaders().broadcast(
+        Buffer{data, static_cast<std::int64_t>(bytes), DataType::U8, name_}, source);
+  };
+  send(state_of(version), shape_.state_bytes);
+  send(common(), shape_.common_bytes);
 }
 
 float* ShardedUpdate::buffer(int rank, int index) const noexcept {
@@ -135,19 +144,18 @@ std::byte* ShardedUpdate::state_of(std::uint64_t version) const noexcept {
   return states_ + version % 2 * whole_lines(shape_.state_bytes);
 }
 
+std::byte* ShardedUpdate::common() const noexcept {
+  return states_ + 2 * whole_lines(shape_.state_bytes);
+}
+
 std::uint64_t ShardedUpdate::version() const noexcept {
   return committed_->load(std::memory_order_acquire);
 }
 
-void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write,
-                               const std::function<void()>& before_commit) {
-  auto* next = state_of(version() + 1);
-  if (communicator_.rank() == 0) write(next);
-  if (communicator_.num_hosts() > 1 && communicator_.is_leader()) {
-    communicator_.leaders().broadcast(
-        Buffer{next, static_cast<std::int64_t>(shape_.state_bytes), DataType::U8, name_}, 0);
-  }
-  if (before_commit) before_commit();
+void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write) {
+  const auto next = version() + 1;
+  if (communicator_.rank() == 0) write(state_of(next));
+  if (communicator_.num_hosts() > 1 && communicator_.is_leader()) send_to_hosts(0, next);
   commit();
 }
 

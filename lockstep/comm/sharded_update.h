@@ -32,7 +32,8 @@ namespace lockstep::comm {
 /// leaf is whole; then the instances of each host update all of its state. A host commits by
 /// itself: it can be one version ahead of another, never two, since the next step takes leaves of
 /// all hosts. Where a job is started again, hosts agree on the oldest of their current versions,
-/// which those that are ahead still have, and give it to hosts that have none.
+/// which those that are ahead still have, and give it to hosts that have none. What a host has not
+/// got whole, it has not committed: whoever dies meanwhile leaves it a host that has none.
 ///
 /// Slices move with the number of instances, so nothing may depend on them: what is measured is
 /// measured by fixed blocks, and whoever looks at all blocks sees the same numbers in the same
@@ -55,6 +56,8 @@ class ShardedUpdate {
     /// last of them first; on several hosts they are then on their way already.
     std::int64_t num_early = 0;
     std::size_t state_bytes = 0;  ///< of one version
+    /// Of what all versions have in common, in one copy that is kept and moved with them.
+    std::size_t common_bytes = 0;
     /// Of what the state means: a version that an earlier attempt of the job has left is taken for
     /// one of this state only where it is the same.
     std::uint64_t fingerprint = 0;
@@ -113,11 +116,10 @@ class ShardedUpdate {
   /// The host that had that version; others may have it from there. -1: there is none.
   int recovered_from() const noexcept { return source_; }
 
-  /// Makes a version that `write` writes, on rank 0, the current one, whatever was before.
-  /// Everybody calls it, and returns when it is there. What else belongs to that version,
-  /// `before_commit` brings to every host, on every instance.
-  void initialize(const std::function<void(std::byte* state)>& write,
-                  const std::function<void()>& before_commit = {});
+  /// Makes a version that `write` writes, on rank 0, the current one, whatever was before, and what
+  /// rank 0 has in common with it that of all hosts. Everybody calls it, and returns when it is
+  /// there.
+  void initialize(const std::function<void(std::byte* state)>& write);
 
   /// Where the next leaf is to be written: `count + num_totals` elements of `leaf_type`.
   void* leaf();
@@ -138,6 +140,9 @@ class ShardedUpdate {
   /// How often the state was written; 0: never.
   std::uint64_t version() const noexcept;
   const std::byte* state() const noexcept { return state_of(version()); }
+  /// What is not a version's own, zero at first. Whoever writes here, other than in `initialize`,
+  /// writes the same on every host, and nothing that could be seen half written after a crash.
+  std::byte* common() const noexcept;
   std::span<const std::int64_t> blocks() const noexcept { return shape_.blocks; }
   /// What all instances of the host have of it in memory: versions, and buffers for leaves.
   std::size_t memory_bytes() const noexcept { return memory_bytes_; }
@@ -153,6 +158,7 @@ class ShardedUpdate {
   void lay_out(const LeafLayout& layout);
   void agree_on_version();
   void take_version_from(int source, std::uint64_t version);
+  void send_to_hosts(int source, std::uint64_t version);
   void take_elements(std::int64_t first, std::int64_t count);
   std::byte* state_of(std::uint64_t version) const noexcept;
   float* buffer(int rank, int index) const noexcept;
@@ -186,7 +192,7 @@ class ShardedUpdate {
 
   std::size_t memory_bytes_ = 0;
   SharedMemory memory_;  ///< what is measured, and buffers
-  SharedMemory kept_;    ///< the commit word, and both versions
+  SharedMemory kept_;    ///< the commit word, both versions, and what they have in common
   int source_ = -1;
   std::atomic<std::uint64_t>* committed_ = nullptr;
   double* measured_ = nullptr;

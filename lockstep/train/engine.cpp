@@ -145,6 +145,7 @@ Engine::Engine(EngineSetup setup)
       communicator_(setup_.options.world().communicator()),
       weights_(lay_out_weights(slots_of(*setup_.model), setup_.optimizer)),
       shape_(weights_, setup_.optimizer.num_states(), setup_.optimizer.average_decay().has_value()),
+      common_(weights_),
       totals_(weights_, setup_.layout.replicas, setup_.task.metrics.size()),
       update_(rules_of(setup_), weights_, shape_, totals_),
       updates_((check_agreement(communicator_, setup_, weights_), communicator_),
@@ -154,11 +155,7 @@ Engine::Engine(EngineSetup setup)
       threads_(setup_.layout.num_devices,
                [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
   make_replicas();
-  is_recovered_ = share_kept_state(share_memory());
-  if (!is_recovered()) {
-    write_frozen();
-    write_first_state();
-  }
+  if (!is_recovered()) write_first_state();
   attach_all();
 }
 
@@ -179,51 +176,6 @@ void Engine::make_replicas() {
   }
   original_.emplace(-1, std::move(setup_.model), weights_, shape_);
   tensors_.emplace(weights_, shape_, original_->slots(), setup_.optimizer);
-}
-
-/// What is kept beside the state and belongs to it, but does not change with each step.
-struct Engine::KeptNumbers {
-  std::atomic<std::int64_t> finished_epochs;
-  std::atomic<std::uint64_t> loader_print;
-};
-
-/// Returns whether all that this host keeps is there from an attempt before.
-bool Engine::share_memory() {
-  bool is_kept = true;
-  const auto keep = [&](std::size_t bytes, const char* name) {
-    auto piece = communicator_.on_this_host().keep(bytes, name, 0);
-    is_kept = is_kept && !piece.is_new;
-    return std::move(piece.memory);
-  };
-  if (!weights_.frozen.empty()) {
-    frozen_ = keep(static_cast<std::size_t>(weights_.num_frozen) * sizeof(float), "frozen weights");
-  }
-  kept_numbers_ = keep(sizeof(KeptNumbers), "numbers");
-  return is_kept;
-}
-
-/// What belongs to the state comes from the host that the state comes from. Returns whether it is
-/// whole there.
-bool Engine::share_kept_state(bool is_kept) {
-  const int source = updates_.recovered_from();
-  if (source < 0) return false;
-  const int host = communicator_.hosts()[static_cast<std::size_t>(communicator_.rank())];
-  std::int64_t is_whole = host == source && is_kept ? 1 : 0;
-  communicator_.all_reduce({&is_whole, 1, DataType::I64, "kept state"}, comm::ReduceOp::Max);
-  if (is_whole == 0) return false;
-  send_to_hosts(source, frozen_, "frozen weights");
-  send_to_hosts(source, kept_numbers_, "numbers");
-  return true;
-}
-
-/// Makes what one host has in its memory everybody's.
-void Engine::send_to_hosts(int source, const comm::SharedMemory& memory, const char* name) {
-  if (communicator_.num_hosts() == 1 || memory.bytes() == 0) return;
-  if (communicator_.is_leader()) {
-    communicator_.leaders().broadcast(
-        {memory.data(), static_cast<std::int64_t>(memory.bytes()), DataType::U8, name}, source);
-  }
-  communicator_.on_this_host().barrier(name);
 }
 
 /// Which blocks share a parameter, and must not be cut apart, is asked of the model itself: bits
@@ -267,6 +219,7 @@ void Engine::write_first_state(std::int64_t loads, std::int64_t steps_before_loa
   const auto& slots = original_->slots();
   updates_.initialize([&](std::byte* state) {
     const torch::NoGradGuard no_grad;
+    write_frozen();
     std::memset(state, 0, shape_.bytes());
     auto* all = shape_.weights(state).data();
     for (const auto& parameter : weights_.parameters) {
@@ -287,14 +240,10 @@ void Engine::write_first_state(std::int64_t loads, std::int64_t steps_before_loa
 
 /// What is not learned is there once for the host, too. It is written before the version that it
 /// belongs to is committed: a crash between the two repeats both.
-void Engine::write_frozen() {
-  if (communicator_.rank() == 0) {
-    const torch::NoGradGuard no_grad;
-    for (const auto& parameter : weights_.frozen) {
-      view_of(parameter, frozen()).copy_(original_->slots()[parameter.slot].tensor());
-    }
+void Engine::write_frozen() const {
+  for (const auto& parameter : weights_.frozen) {
+    view_of(parameter, frozen()).copy_(original_->slots()[parameter.slot].tensor());
   }
-  send_to_hosts(0, frozen_, "frozen weights");
 }
 
 void Engine::attach_all() {
@@ -309,21 +258,13 @@ void Engine::attach_all() {
 void Engine::restore(const checkpoint::Checkpoint* from) {
   guarded([&] {
     communicator_.barrier("restore");  // nobody reads what was before
-    const auto write = [&](std::byte* state) {
+    updates_.initialize([&](std::byte* state) {
       const auto loop = tensors_->read(*from, state, frozen());
       finish_epoch(loop.finished_epochs);
       keep_loader_print(train::loader_print(from->manifest().options));
-    };
-    updates_.initialize(write, [&] {
-      send_to_hosts(0, frozen_, "frozen weights");
-      send_to_hosts(0, kept_numbers_, "numbers");
     });
     attach_all();
   });
-}
-
-Engine::KeptNumbers& Engine::kept_numbers() const noexcept {
-  return *reinterpret_cast<KeptNumbers*>(kept_numbers_.data());
 }
 
 std::int64_t Engine::finished_epochs() const noexcept {
@@ -414,10 +355,9 @@ MemoryUse Engine::memory() const noexcept {
     return floats * static_cast<std::int64_t>(sizeof(float));
   };
   const auto kept = setup_.optimizer.num_states() + (setup_.optimizer.average_decay() ? 1 : 0);
-  return {
-      .weights = bytes(weights_.num_elements + weights_.num_frozen),
-      .optimizer = bytes(weights_.num_parameters * kept),
-      .shared = static_cast<std::int64_t>(updates_.memory_bytes()) + bytes(weights_.num_frozen)};
+  return {.weights = bytes(weights_.num_elements + weights_.num_frozen),
+          .optimizer = bytes(weights_.num_parameters * kept),
+          .shared = static_cast<std::int64_t>(updates_.memory_bytes())};
 }
 
 void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look) {
@@ -434,7 +374,6 @@ void Engine::set_model(const std::function<void(nn::Model&)>& change, std::int64
     original_->detach();
     change(original_->model());
     communicator_.barrier("set weights");  // nobody reads the old ones any more
-    write_frozen();
     write_first_state(loads, made);
     attach_all();
   });

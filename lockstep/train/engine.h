@@ -83,7 +83,7 @@ class Engine {
   const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
 
   /// Whether it goes on with what an earlier attempt of the job has come to.
-  bool is_recovered() const noexcept { return is_recovered_; }
+  bool is_recovered() const noexcept { return updates_.is_recovered(); }
   /// Everybody calls it; rank 0 says what to go on from.
   void restore(const checkpoint::Checkpoint* from);
 
@@ -144,18 +144,14 @@ class Engine {
     Progress progress;
   };
   struct EvaluationRun;
-  struct KeptNumbers;
-  KeptNumbers& kept_numbers() const noexcept;
+  KeptNumbers& kept_numbers() const noexcept { return common_.numbers(updates_.common()); }
   void write_requests(std::span<float> leaf);
   bool is_wanted(Request request) const;
   void make_replicas();
-  bool share_memory();
-  bool share_kept_state(bool is_kept);
-  void send_to_hosts(int source, const comm::SharedMemory& memory, const char* name);
   void write_first_state(std::int64_t loads = 0, std::int64_t steps_before_load = 0);
-  void write_frozen();
+  void write_frozen() const;
   void attach_all();
-  float* frozen() const noexcept { return reinterpret_cast<float*>(frozen_.data()); }
+  float* frozen() const noexcept { return CommonShape::frozen(updates_.common()); }
   const float* weights(Which which) const;
 
   void evaluate_on(int device, EvaluationRun& run);
@@ -185,15 +181,13 @@ class Engine {
   comm::Communicator& communicator_;
   WeightLayout weights_;
   StateShape shape_;
+  CommonShape common_;
   LeafTotals totals_;
   WeightUpdate update_;
   comm::ShardedUpdate updates_;
-  comm::SharedMemory frozen_;
-  comm::SharedMemory kept_numbers_;
   std::array<std::atomic<bool>, LeafTotals::kRequests> requests_{};  ///< of this instance
   std::int64_t last_own_request_ = -2;  ///< for a checkpoint: the step after which it came
-  bool is_recovered_ = false;
-  std::optional<Replica> original_;  ///< what was handed over
+  std::optional<Replica> original_;     ///< what was handed over
   std::optional<StateTensors> tensors_;
   std::vector<Replica> replicas_;
   std::vector<ReplicaPipeline> pipelines_;

@@ -53,8 +53,8 @@ ModelNumbers numbers_of(const PlanSubject& subject, const std::vector<nn::Slot>&
   const plan::SharedBytes shared{
       .weights = bytes(weights.num_elements + weights.num_frozen),
       .optimizer = bytes(weights.num_parameters * (optimizer.num_states() + (has_average ? 1 : 0))),
-      .gradients = total - 2 * static_cast<std::int64_t>(state.bytes()),
-      .total = total + bytes(weights.num_frozen)};
+      .gradients = total - static_cast<std::int64_t>(2 * state.bytes() + update.common_bytes),
+      .total = total};
   return {std::move(weights), std::move(update), shared};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,6 +31,31 @@ struct Progress {
   std::int64_t is_stopped = 0;  ///< 1: no step follows in this process
 };
 inline constexpr std::int64_t kSeveralLoaders = -1;
+
+/// What is kept beside the versions of a state, and does not change with each step. Each number is
+/// whole at any time.
+struct KeptNumbers {
+  std::atomic<std::int64_t> finished_epochs;
+  std::atomic<std::uint64_t> loader_print;
+};
+
+/// Where things stand in what the versions of a state have in common: parameters that stay, and
+/// numbers behind them.
+class CommonShape {
+ public:
+  explicit CommonShape(const WeightLayout& layout)
+      : numbers_at_(static_cast<std::size_t>(layout.num_frozen) * sizeof(float)) {}
+
+  std::size_t bytes() const noexcept { return numbers_at_ + sizeof(KeptNumbers); }
+
+  static float* frozen(std::byte* common) noexcept { return reinterpret_cast<float*>(common); }
+  KeptNumbers& numbers(std::byte* common) const noexcept {
+    return *reinterpret_cast<KeptNumbers*>(common + numbers_at_);
+  }
+
+ private:
+  std::size_t numbers_at_;
+};
 
 /// Where things stand in one version of the state: weights, buffers, what the optimizer keeps, the
 /// average of weights, integer buffers, how often parameters were updated, and the progress.

@@ -55,7 +55,8 @@ comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const State
           .blocks = weights.blocks,
           .values_per_block = WeightUpdate::kValuesPerBlock,
           .num_early = weights.num_parameters,
-          .state_bytes = shape.bytes()};
+          .state_bytes = shape.bytes(),
+          .common_bytes = CommonShape(weights).bytes()};
 }
 
 WeightUpdate::WeightUpdate(UpdateRules rules, const WeightLayout& layout, const StateShape& shape,

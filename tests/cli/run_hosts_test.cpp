@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +11,8 @@
 #include <thread>
 
 #include "lockstep/base/file.h"
+#include "lockstep/comm/tcp/secret.h"
+#include "lockstep/comm/tcp/socket.h"
 #include "lockstep/events/event_log.h"
 #include "tests/support/fake_hosts.h"
 
@@ -398,6 +401,77 @@ TEST(RunHostsTest, WaitsForALostHostToComeBack) {
   EXPECT_THAT(result.err, HasSubstr("lockstep: 1 restart: host x2 lost\n"));
 }
 
+/// One instance on each of three hosts, of which the second is lost and waited for.
+class AwaitedHostTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto* line : {"up 0\n", "up 1\n", "up 2\n"}) ASSERT_TRUE(job_.wait_for(line));
+    hosts_.unplug("x2");
+    for (const auto pid : hosts_.agents("x2")) ::kill(pid, SIGKILL);
+    ASSERT_TRUE(job_.wait_for("lockstep: waiting for host x2 to come back, for up to 300 s\n"));
+  }
+
+  FakeHosts hosts_;
+  Subprocess job_{
+      lockstep_command(FakeHosts::run_command(
+          "x1,x2,x3", {"--num-instances", "3", "--max-restarts", "1", "--stall-timeout", "4"},
+          script("[ $LOCKSTEP_RESTART_COUNT = 0 ] || exit 0; echo up $RANK; exec sleep 60"))),
+      hosts_.options()};
+};
+
+TEST_F(AwaitedHostTest, ComesBackWithOneThatIsLostMeanwhile) {
+  hosts_.unplug("x3");
+  for (const auto pid : hosts_.agents("x3")) ::kill(pid, SIGKILL);
+  ASSERT_TRUE(job_.wait_for("lockstep: waiting for hosts x2, x3 to come back, for up to "));
+  hosts_.plug_in("x2");
+  hosts_.plug_in("x3");
+  const auto result = job_.wait(20s);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(hosts_.wait_until_gone(5s));
+}
+
+TEST_F(AwaitedHostTest, ComesBackThoughAnotherFallsSilentMeanwhile) {
+  for (const auto pid : hosts_.agents("x3")) ::kill(pid, SIGSTOP);
+  ASSERT_TRUE(job_.wait_for("lockstep: waiting for hosts x2, x3 to come back, for up to "));
+  hosts_.plug_in("x2");
+  const auto result = job_.wait(20s);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const auto pid : hosts_.processes()) ::kill(pid, SIGCONT);
+  EXPECT_TRUE(hosts_.wait_until_gone(5s));
+}
+
+/// As mpirun does where it has lost the other one.
+TEST(RunHostsTest, AHostWhoseAgentIsKilledIsNotBlamedWhereAnotherIsSilent) {
+  const FakeHosts hosts;
+  Subprocess job(
+      lockstep_command(on_two({"--stall-timeout", "30"}, "echo up $RANK; exec sleep 60")),
+      hosts.options());
+  for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
+  for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
+  std::this_thread::sleep_for(4s);  // longer than what is suspicious
+  ::kill(hosts.agents("x1").front(), SIGKILL);
+  const auto result = job.wait(20s);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("lockstep: host x2 (127.0.0.3) is lost: no word for "));
+  for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
+  EXPECT_TRUE(hosts.wait_until_gone(5s));
+}
+
+/// The launcher has little room for those who have not proven themselves: strangers may take it.
+TEST(RunHostsTest, AnAgentThatTheLauncherHangsUpOnTriesAgain) {
+  const auto socket = comm::tcp::listen_at({"127.0.0.1", 0});
+  const Subprocess agent(
+      lockstep_command({"agent"}),
+      {.environment = {{"LOCKSTEP_AGENT_LAUNCHER",
+                        fmt::format("127.0.0.1 {}", comm::tcp::port_of(socket.get()))},
+                       {"LOCKSTEP_AGENT_SECRET", comm::tcp::Secret::random().to_text()}}});
+  const auto hang_up = [&] {
+    const UniqueFd guest(::accept(socket.get(), nullptr, nullptr));
+    return static_cast<bool>(guest);
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(eventually(hang_up, 5s));
+}
+
 TEST(RunHostsTest, CheckedHostsAreShownInATable) {
   const FakeHosts hosts;
   const auto result =
@@ -501,26 +575,45 @@ TEST(RunHostsTest, ASignalThatAgentsAndLauncherAreToldIsOne) {
   EXPECT_EQ(job.wait(10s).exit_code, 75);
 }
 
+TEST(RunHostsTest, SaysWhatSshSaidBeforeThePageOfAdviceThatMpirunGives) {
+  const FakeHosts hosts;
+  hosts.folder().write("mpirun",
+                       "#!/bin/sh\necho 'root@x2: Permission denied (publickey).' >&2\n"
+                       "for i in $(seq 60); do echo '  Please check your settings.' >&2; done\n"
+                       "exit 255\n",
+                       0755);
+  const auto result =
+      hosts.lockstep({"run", "--launcher", "mpirun", "--host", "x1,x2", "--host-check-only"});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("x2: root@x2: Permission denied (publickey).\n"));
+}
+
 /// Real ones, on this host alone.
 class RunMpirunTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (run({"sh", "-c", "command -v mpirun"}).exit_code != 0) GTEST_SKIP() << "no mpirun";
   }
+
+  /// For longer than the launcher waits for agents: so that it can say what is wrong.
+  static constexpr auto kPatience = 90s;
+  static Finished run_job(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"run", "--launcher", "mpirun", "--stall-timeout", "20"});
+    return Subprocess(lockstep_command(std::move(arguments))).wait(kPatience);
+  }
 };
 
 TEST_F(RunMpirunTest, StartsAnAgentThatFindsTheLauncher) {
-  const auto result = lockstep({"run", "--launcher", "mpirun", "--host", "localhost:2",
-                                "--num-instances", "2", "-v", "sh", "-c", "echo hi $RANK"});
+  const auto result =
+      run_job({"--host", "localhost:2", "--num-instances", "2", "-v", "sh", "-c", "echo hi $RANK"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(sorted_lines(result.out), "[0] hi 0\n[1] hi 1\n");
   EXPECT_THAT(result.err, HasSubstr("lockstep: mpirun --host localhost -np 1 --map-by ppr:1:node"));
 }
 
 TEST_F(RunMpirunTest, KeepsOurReportAndExitCode) {
-  const auto result =
-      lockstep({"run", "--launcher", "mpirun", "--host", "localhost:2", "--num-instances", "2",
-                "sh", "-c", "[ $RANK = 1 ] && exit 42; sleep 60"});
+  const auto result = run_job({"--host", "localhost:2", "--num-instances", "2", "sh", "-c",
+                               "[ $RANK = 1 ] && exit 42; sleep 60"});
   EXPECT_EQ(result.exit_code, 42);
   EXPECT_THAT(result.err, StartsWith("lockstep: instance 1 failed: exit code 42"));
   EXPECT_THAT(result.err, Not(HasSubstr("mpirun")));
@@ -528,16 +621,17 @@ TEST_F(RunMpirunTest, KeepsOurReportAndExitCode) {
 
 TEST_F(RunMpirunTest, StartsAllAgentsAnewWhereOneIsKilled) {
   const auto mark = unique_mark("mpirun");
-  Subprocess job(lockstep_command({"run", "--launcher", "mpirun", "--host", "localhost:2",
-                                   "--num-instances", "2", "--max-restarts", "1", "sh", "-c",
-                                   "[ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; echo $PPID:up; "
-                                   "exec sleep 60"}),
-                 {.environment = {{"LOCKSTEP_TEST_MARK", mark}}});
-  ASSERT_TRUE(job.wait_for(":up\n"));
+  Subprocess job(
+      lockstep_command({"run", "--launcher", "mpirun", "--host", "localhost:2", "--num-instances",
+                        "2", "--max-restarts", "1", "--stall-timeout", "20", "sh", "-c",
+                        "[ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; echo $PPID:up; "
+                        "exec sleep 60"}),
+      {.environment = {{"LOCKSTEP_TEST_MARK", mark}}});
+  ASSERT_TRUE(job.wait_for(":up\n", kPatience));
   const auto at = job.out().find("] ") + 2;
   // The supervisor of the agent: its warden ends what is left.
   ::kill(std::stoi(job.out().substr(at, job.out().find(':', at) - at)), SIGKILL);
-  const auto result = job.wait(20s);
+  const auto result = job.wait(kPatience);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("lockstep: host localhost (127.0.0.1) is lost"));
   EXPECT_THAT(result.err, HasSubstr("starting the job again: restart 1 of 1"));
@@ -545,8 +639,8 @@ TEST_F(RunMpirunTest, StartsAllAgentsAnewWhereOneIsKilled) {
 }
 
 TEST_F(RunMpirunTest, SaysWhatMpirunSaidWhereItFails) {
-  const auto result = lockstep({"run", "--launcher", "mpirun", "--host", "localhost",
-                                "--mpi-global-args", "--no-such-option", "--host-check-only"});
+  const auto result = run_job(
+      {"--host", "localhost", "--mpi-global-args", "--no-such-option", "--host-check-only"});
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_THAT(result.out, HasSubstr("no-such-option"));
 }

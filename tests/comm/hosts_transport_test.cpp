@@ -5,9 +5,12 @@
 
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/host/member.h"
+#include "lockstep/comm/hosts/host_wait.h"
 #include "lockstep/comm/ordered_reduction.h"
 #include "tests/comm/collective_checks.h"
 #include "tests/comm/hosts_group.h"
@@ -237,6 +240,44 @@ INSTANTIATE_TEST_SUITE_P(
                      [](auto& c) { reduce(c, 7, ReduceOp::Max); },
                      "called all_reduce(max, 7 f32)"}),
     [](const auto& parameter) { return parameter.param.name; });
+
+/// One instance on each of two hosts, of which the other has left long ago.
+struct LeftHost {
+  LeftHost() {
+    const auto then = host::Clock::now() - std::chrono::seconds(10);
+    memory->header().hosts[1].left_ns = then.time_since_epoch().count();
+    wait.begin("all_reduce", 1);
+  }
+  std::shared_ptr<host::JobMemory> memory =
+      host::JobMemory::create({.num_instances = 2, .num_local_instances = 1, .host = "a"});
+  host::Member member{memory, 0, {}};
+  hosts::HostMap map{{{"a", {0}}, {"b", {1}}}};
+  hosts::HostWait wait{member, map, {0, 1}};
+};
+
+TEST(HostWaitTest, AHostThatHasLeftAndSendsNothingIsGivenUp) {
+  LeftHost left;
+  const std::vector<int> other{1};
+  const auto error = error_of([&] { left.wait.look(other); });
+  EXPECT_EQ(error.kind(), ErrorKind::PeerLost);
+  EXPECT_STREQ(error.what(), "all_reduce: host b has left the job");
+}
+
+TEST(HostWaitTest, WhatAHostHasSentBeforeItLeftMayTakeItsTimeToArrive) {
+  LeftHost left;
+  const std::vector<int> other{1};
+  left.wait.look({});  // something has just come from it
+  left.wait.look(other);
+  const auto begin = host::Clock::now();
+  const auto error = error_of([&] {
+    while (true) {
+      left.wait.look(other);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::PeerLost);
+  EXPECT_GT(host::Clock::now() - begin, std::chrono::seconds(1));
+}
 
 TEST(HostsTransportTest, AFailureThatIsReportedIsTheErrorOfAllHosts) {
   run_hosts({{0, 1}, {2, 3}}, [](Communicator& communicator) {

@@ -97,6 +97,29 @@ TEST_F(ListenerTest, KeepsAtMostSixtyFourWaitingAndDropsTheOldest) {
   EXPECT_TRUE(dial_in(secret_)) << "friends get in all the same";
 }
 
+TEST_F(ListenerTest, HearsWhoHasAnsweredBeforeItGivesItsPlaceToOthers) {
+  const auto friendly = connect();
+  listener_.serve(1s);
+  Payload payload{std::byte{1}};
+  ClientHandshake handshake(secret_, payload);
+  const auto answer = [&] {
+    std::vector<std::byte> said(handshake.wanted());
+    ASSERT_EQ(::recv(friendly.get(), said.data(), said.size(), MSG_WAITALL), std::ssize(said));
+    handshake.feed(said);
+    const auto words = handshake.take_output();
+    ASSERT_EQ(::send(friendly.get(), words.data(), words.size(), 0), std::ssize(words));
+  };
+  // More than there is room for knock first.
+  std::vector<UniqueFd> strangers;
+  for (std::size_t i = 0; i < 2 * Listener::kMostPending; ++i) strangers.push_back(connect());
+  answer();
+  for (int round = 0; round < 20; ++round) listener_.serve(0ms);
+  EXPECT_TRUE(is_closed(strangers.front().get()));
+  answer();
+  for (int round = 0; round < 20; ++round) listener_.serve(10ms);
+  EXPECT_EQ(welcomed_.size(), 1U);
+}
+
 TEST_F(ListenerTest, ClosesAConnectionThatSendsRandomBytes) {
   const auto stranger = connect();
   const std::string noise(100000, 'x');

@@ -112,6 +112,20 @@ TEST_P(MpiFabricTest, GivesUpWhatIsUnderWay) {
   EXPECT_THAT(job.err, HasSubstr("host 1 does not come"));
 }
 
+TEST_P(MpiFabricTest, EndsWhereOneNeverEnds) {
+  const auto job = run_job("never_end", {"a", "b", "c"});
+  EXPECT_EQ(job.exit_code, 6) << job.err;
+  EXPECT_LT(job.time, 20s);
+  EXPECT_THAT(job.err,
+              HasSubstr("lockstep: mpi: expected all ranks of the MPI job to end, found that some "
+                        "have not ended, nor said anything for 2 s\n  try: "));
+}
+
+TEST_P(MpiFabricTest, WaitsForOneThatSaysThatItWorksOn) {
+  const auto job = run_job("end_late", {"a", "b", "c"});
+  EXPECT_EQ(job.exit_code, 0) << job.err;
+}
+
 /// A rank per host, which is no child of mpirun but of what mpirun has started.
 TEST_P(MpiFabricTest, SpeaksInPlaceOfTheProcessThatMpirunStarted) {
   auto words = command("exchange", {"a", "b"}, GetParam());
@@ -128,7 +142,7 @@ TEST_P(MpiFabricTest, CarriesEveryCollectiveBetweenHosts) {
   const std::string script =
       "export RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=4 LOCAL_WORLD_SIZE=2;"
       "export LOCAL_RANK=$((RANK % 2)) MASTER_ADDR=$PMIX_NAMESPACE-$((RANK / 2)) MASTER_PORT=1;"
-      "export LOCKSTEP_TRANSPORT=mpi; exec \"$@\"";
+      "export LOCKSTEP_TRANSPORT=mpi LOCKSTEP_STALL_TIMEOUT=20; exec \"$@\"";
   words.insert(words.end(), {"sh", "-c", script, "rank", COMM_WORKER_BINARY, "every_collective"});
   const auto job = run(words);
   EXPECT_EQ(job.exit_code, 0) << job.err;

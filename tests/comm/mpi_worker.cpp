@@ -27,6 +27,8 @@ using comm::hosts::Fabric;
 using comm::hosts::Note;
 using Clock = std::chrono::steady_clock;
 
+constexpr auto kShortPatience = 2s;
+
 struct Rank {
   int instance;
   comm::mpi::Joined joined;
@@ -208,18 +210,34 @@ void give_up(Rank& rank) {
 
 void end_well(Rank&) {}
 
+/// The second host is stuck, where all others have ended.
+void never_end(Rank& rank) {
+  if (rank.instance == 1) std::this_thread::sleep_for(60s);
+}
+
+/// The second host works on, and says so, where all others have ended.
+void end_late(Rank& rank) {
+  if (rank.instance != 1) return;
+  for (const auto end = Clock::now() + 3 * kShortPatience; Clock::now() < end;) {
+    rank.fabric().tell({.kind = Note::Kind::Alive});
+    std::this_thread::sleep_for(100ms);
+  }
+}
+
 int run(const std::string& scenario, int instance, const std::vector<std::string>& hosts) {
   const std::map<std::string, void (*)(Rank&)> scenarios{
       {"exchange", exchange}, {"connect", connect},         {"side_by_side", side_by_side},
       {"notes", notes},       {"fail_on_one", fail_on_one}, {"fail_on_last", fail_on_last},
-      {"kill_one", kill_one}, {"give_up", give_up},         {"end_well", end_well}};
+      {"kill_one", kill_one}, {"give_up", give_up},         {"end_well", end_well},
+      {"end_late", end_late}, {"never_end", never_end}};
   const auto& own = hosts.at(static_cast<std::size_t>(instance));
   std::vector<int> local;
   for (int other = 0; other < static_cast<int>(hosts.size()); ++other) {
     if (hosts[static_cast<std::size_t>(other)] == own) local.push_back(other);
   }
   comm::WaitOptions options;
-  options.stall_timeout = 20s;
+  const bool is_patient = scenario != "end_late" && scenario != "never_end";
+  options.stall_timeout = is_patient ? 20s : kShortPatience;
   Rank rank{instance, comm::mpi::join({.instance = instance,
                                        .num_instances = static_cast<int>(hosts.size()),
                                        .local_instances = local,

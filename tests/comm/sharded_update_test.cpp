@@ -138,7 +138,11 @@ TEST(ShardedUpdateTest, HostsGoOnFromTheOldestVersionAndGiveItToThoseWithoutAny)
   for (int i = 0; i < 3; ++i) {
     kept.push_back(std::make_shared<host::KeptMemory>(host::KeptMemory::create("job")));
   }
-  const ShardedUpdate::Shape shape{.count = 1, .state_bytes = sizeof(float)};
+  const ShardedUpdate::Shape shape{
+      .count = 1, .state_bytes = sizeof(float), .common_bytes = sizeof(int)};
+  const auto common_of = [](const ShardedUpdate& update) -> int& {
+    return *reinterpret_cast<int*>(update.common());
+  };
   for (int host = 0; host < 3; ++host) {
     // Host 0 is at 5, host 1 at 4; host 2 has just come.
     run_threads(
@@ -148,6 +152,7 @@ TEST(ShardedUpdateTest, HostsGoOnFromTheOldestVersionAndGiveItToThoseWithoutAny)
           for (int version = 1; version <= 5 - host; ++version) {
             update.initialize([&](std::byte* state) {
               *reinterpret_cast<float*>(state) = static_cast<float>(version);
+              common_of(update) = 10 + host;
             });
           }
         },
@@ -162,6 +167,18 @@ TEST(ShardedUpdateTest, HostsGoOnFromTheOldestVersionAndGiveItToThoseWithoutAny)
     EXPECT_EQ(update.recovered_from(), 1);
     EXPECT_EQ(update.version(), 4U);
     EXPECT_EQ(*reinterpret_cast<const float*>(update.state()), 4.0F);
+    EXPECT_EQ(common_of(update), 11);
+    communicator.barrier();
+  });
+}
+
+TEST(ShardedUpdateTest, WhatVersionsHaveInCommonReachesEveryHostWithTheFirstOne) {
+  testing::run_hosts({{0, 1}, {2, 3}}, [](Communicator& communicator) {
+    ShardedUpdate update(
+        communicator, {.count = 1, .state_bytes = sizeof(float), .common_bytes = sizeof(int)}, "w");
+    auto& common = *reinterpret_cast<int*>(update.common());
+    update.initialize([&](std::byte*) { common = 1 + communicator.rank(); });
+    EXPECT_EQ(common, 1);
     communicator.barrier();
   });
 }

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <barrier>
 #include <cstring>
 #include <numeric>
@@ -10,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/tcp/dial.h"
+#include "lockstep/comm/tcp/traffic.h"
 
 namespace lockstep::comm::tcp {
 namespace {
@@ -153,6 +157,28 @@ TEST(TcpFabricTest, LooksAroundWhileItWaits) {
     }
     EXPECT_THAT(seen, ::testing::ElementsAre(1));
   });
+}
+
+TEST(TrafficTest, NamesThoseWhoHaveSentNothingSinceTheLastLook) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  std::vector<UniqueFd> sockets;
+  sockets.emplace_back();  // this host's own
+  sockets.emplace_back(ends[0]);
+  const UniqueFd other(ends[1]);
+  Traffic traffic(sockets);
+  std::array<std::byte, 2> bytes{};
+  traffic.add(Fabric::Receive{1, bytes});
+  std::vector<std::vector<int>> looks;
+  const auto look = [&](std::span<const int> waiting_for) {
+    looks.emplace_back(waiting_for.begin(), waiting_for.end());
+    // One comes after the first look, another after the third.
+    if (looks.size() == 2) return;
+    EXPECT_EQ(::write(other.get(), "x", 1), 1);
+  };
+  traffic.run(look);
+  using ::testing::ElementsAre;
+  EXPECT_THAT(looks, ElementsAre(ElementsAre(1), ElementsAre(), ElementsAre(1)));
 }
 
 std::vector<Note> notes_within(Fabric& fabric, std::size_t count, std::chrono::seconds limit = 3s) {

@@ -5,16 +5,16 @@ import time
 
 from job import LOCKSTEP, HostsTest, Job, train
 
-STALL_SECONDS = 8
+STALL_SECONDS = 15
 # Telling it to all, ending them and the report come after the verdict.
 VERDICT_SECONDS = STALL_SECONDS + 12
 
 
 class FaultTest(HostsTest):
-    def start(self, hosts, *options):
+    def start(self, hosts, *options, grace=2):
         """A training on a and b, in the middle of it."""
         job = Job(hosts["a"], train("long", "--host", "a:2,b:2", "--launcher", "ssh", "--stall-timeout",
-                                    str(STALL_SECONDS), "--grace-period", "2", *options))
+                                    str(STALL_SECONDS), "--grace-period", str(grace), *options))
         self.wait_for_steps(job, hosts["b"], 10)
         return job
 
@@ -108,7 +108,7 @@ class FaultTest(HostsTest):
     def test_a_stop_makes_a_checkpoint_and_the_same_command_goes_on(self):
         hosts = self.hosts("a", "b")
         options = ("--checkpoint-dir", hosts.shared / "checkpoints", "--resume=auto")
-        job = self.start(hosts, *options)
+        job = self.start(hosts, *options, grace=20)  # for a step, and the checkpoint of a busy machine
         hosts["a"].kill([min(hosts["a"].find("lockstep train --model"))], signal.SIGTERM)
         self.assertEqual(job.end(40), 75, job.output)
         self.expect_nothing_left(hosts)

@@ -70,11 +70,22 @@ TEST(EngineTest, MpirunStartsOneAgentPerHostAndHandsOnTheSecretByName) {
   options.mpi_local_args = {"-x", "A B"};
   const auto engine = make_engine(EngineKind::Mpirun, options);
   EXPECT_EQ(lines(*engine, {0, 1}),
-            "mpirun --host a,b -np 2 --map-by ppr:1:node --bind-to none --allow-run-as-root -x "
-            "LOCKSTEP_AGENT_LAUNCHER -x LOCKSTEP_AGENT_SECRET --mca btl tcp,self -x 'A B' "
-            "/opt/lockstep agent [0,1]\n");
+            "mpirun --host a,b -np 2 --map-by ppr:1:node --bind-to none --allow-run-as-root --mca "
+            "plm_rsh_args '-o BatchMode=yes -o ConnectTimeout=10' -x LOCKSTEP_AGENT_LAUNCHER -x "
+            "LOCKSTEP_AGENT_SECRET --mca btl tcp,self -x 'A B' /opt/lockstep agent [0,1]\n");
   EXPECT_TRUE(engine->starts_all_at_once());
   EXPECT_FALSE(engine->commands({0, 1}).front().carries_channel);
+}
+
+TEST(EngineTest, MpirunUsesSshAsTheUserSaysWhereTheUserSaysIt) {
+  auto options = two_hosts();
+  options.mpi_global_args = {"--mca", "plm_rsh_args", "-p 2222"};
+  EXPECT_EQ(lines(*make_engine(EngineKind::Mpirun, options), {0, 1}).find("BatchMode"),
+            std::string::npos);
+  auto others = two_hosts();
+  others.mpi_ssh_is_set = true;
+  EXPECT_EQ(lines(*make_engine(EngineKind::Mpirun, others), {0, 1}).find("BatchMode"),
+            std::string::npos);
 }
 
 TEST(EngineTest, MpirunIsToldToRunAsRootByRootAlone) {

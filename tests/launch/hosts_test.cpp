@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <thread>
 
 #include "lockstep/comm/tcp/addresses.h"
+#include "lockstep/comm/tcp/dial.h"
 #include "lockstep/comm/tcp/socket.h"
 #include "lockstep/launch/hosts/channel.h"
 #include "lockstep/launch/hosts/host_environment.h"
+#include "lockstep/launch/hosts/job_addresses.h"
 #include "lockstep/launch/hosts/route_check.h"
 #include "lockstep/launch/hosts/wire.h"
 #include "tests/support/subprocess.h"
@@ -192,6 +196,37 @@ TEST(AddressesTest, KnowsTheWayToThisMachine) {
   EXPECT_EQ(local_address(STDIN_FILENO), "");
 }
 
+/// A machine with the addresses 192.168.1.1 and 10.0.0.1 of two networks.
+std::string way_to(const std::string& address) {
+  if (comm::tcp::is_loopback(address)) return "127.0.0.1";
+  if (address.starts_with("192.168.1.")) return "192.168.1.1";
+  return address.starts_with("10.") ? "10.0.0.1" : "";
+}
+
+TEST(JobAddressesTest, AreThoseOfTheWaysToAllHostsAndTheLoopbackDeviceIsTheLast) {
+  // As where /etc/hosts has this machine's own name at 127.0.1.1.
+  EXPECT_THAT(listening_addresses({{"127.0.1.1"}, {"192.168.1.2"}, {"192.168.1.3"}}, way_to),
+              ElementsAre("192.168.1.1", "127.0.0.1"));
+  EXPECT_THAT(listening_addresses({{"2001:db8::1", "10.0.0.2"}, {"192.168.1.2"}}, way_to),
+              ElementsAre("10.0.0.1", "192.168.1.1"));
+  EXPECT_THAT(listening_addresses({{}, {}}, way_to), ElementsAre("127.0.0.1"));
+}
+
+TEST(JobAddressesTest, AHostThatOthersCannotReachAtTheLoopbackDeviceGetsABetterOne) {
+  EXPECT_THAT(addresses_for_all({"127.0.0.1", "192.168.1.2"}, way_to),
+              ElementsAre("192.168.1.1", "192.168.1.2"));
+  EXPECT_THAT(addresses_for_all({"10.0.0.2", "", "::1"}, way_to),
+              ElementsAre("10.0.0.2", "10.0.0.1", "10.0.0.1"));
+  EXPECT_THAT(addresses_for_all({"127.0.0.1", "172.16.0.2"}, way_to),
+              ElementsAre("127.0.0.1", "172.16.0.2"));
+}
+
+TEST(JobAddressesTest, HostsThatAreAllThisMachineKeepTheirOwn) {
+  EXPECT_THAT(addresses_for_all({"127.0.0.2", "", "127.0.0.3"}, way_to),
+              ElementsAre("127.0.0.2", "127.0.0.1", "127.0.0.3"));
+  EXPECT_THAT(addresses_for_all({"", ""}, way_to), ElementsAre("127.0.0.1", "127.0.0.1"));
+}
+
 /// Two hosts that check the ways between them, in one thread.
 struct RoutePair {
   explicit RoutePair(const comm::tcp::Secret& first, const comm::tcp::Secret& second) {
@@ -229,6 +264,48 @@ TEST(RouteCheckTest, AStrangerIsNoWay) {
   ASSERT_TRUE(pair.run());
   ASSERT_EQ(pair.a->failures().size(), 1U);
   EXPECT_EQ(pair.a->failures().front().host, 1);
+}
+
+/// A place may have to be given up for strangers before one has proven itself.
+TEST(RouteCheckTest, TriesAgainWhereItWasHungUpOn) {
+  const auto secret = comm::tcp::Secret::random();
+  RoutePair pair(secret, secret);
+  pair.b.reset();
+  const auto evict_one = [&] {
+    pair.a->attend();
+    const UniqueFd guest(::accept(pair.sockets[1].get(), nullptr, nullptr));
+    return static_cast<bool>(guest);
+  };
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(testing::eventually(evict_one, std::chrono::seconds(4)));
+  pair.b.emplace(pair.sockets[1].get(), secret, std::vector<RouteCheck::Peer>{}, 1);
+  ASSERT_TRUE(pair.run());
+  EXPECT_TRUE(pair.a->failures().empty()) << pair.a->failures().front().why;
+}
+
+/// One host may have started the job while another still answers to those who check.
+TEST(RouteCheckTest, TakesNoConnectionThatIsForTheJob) {
+  const auto secret = comm::tcp::Secret::random();
+  const auto socket = comm::tcp::listen_at({"127.0.0.2", 0});
+  RouteCheck check(socket.get(), secret, {}, 0);
+  const auto is_taken = [&](const comm::tcp::Payload& payload) {
+    std::atomic<bool> is_over = false;
+    UniqueFd connection;
+    std::thread instance([&] {
+      connection = comm::tcp::dial({"127.0.0.2", comm::tcp::port_of(socket.get())}, secret, payload,
+                                   std::chrono::seconds(10));
+      is_over = true;
+    });
+    EXPECT_TRUE(testing::eventually(
+        [&] {
+          check.attend();
+          return is_over.load();
+        },
+        std::chrono::seconds(10)));
+    instance.join();
+    return static_cast<bool>(connection);
+  };
+  EXPECT_TRUE(is_taken(RouteProbe::kPayload));
+  EXPECT_FALSE(is_taken({std::byte{1}}));
 }
 
 TEST(RouteCheckTest, SaysWhyThereIsNoWay) {

@@ -116,6 +116,31 @@ TEST(HostsTrainingTest, AHostThatIsLostGetsTheStateFromOneThatHasIt) {
   }
 }
 
+/// The first host is a new one, and has been given the state when the job crashes again, before
+/// anything is done with it.
+TEST(HostsTrainingTest, TwoCrashesInARowLoseNothingThatAHostStillHas) {
+  const auto& layout = kLayouts[1];
+  HostsJob job(2);
+  job.failed_attempt(layout, kReplicas,
+                     [](const Options& options) { train(options, crash_after(7, 1)); });
+  job.lose_host(0);
+  job.failed_attempt(layout, kReplicas, [](const Options& options) {
+    train(options, {.net = [](const Options& of, BusyNetImpl& net) {
+            net.cannot_be_cloned = of.world().instance() == 0;
+          }});
+  });
+  std::atomic<std::int64_t> first_step = 0;
+  job.failed_attempt(layout, kReplicas, [&](const Options& options) {
+    train(options, {.on_step = [&](const Options&, std::int64_t step) {
+            std::int64_t none = 0;
+            first_step.compare_exchange_strong(none, step);
+            if (step == 9) throw crash();
+          }});
+  });
+  EXPECT_EQ(first_step, 8);
+  EXPECT_EQ(finish(job, layout), undisturbed());
+}
+
 /// Enough weights for several buckets.
 std::string train_wide(Options options, Overlap overlap) {
   options.seed(3).gradient_accumulation(2).overlap(overlap);

@@ -20,10 +20,15 @@ inline constexpr std::int64_t kStepsPerIteration = 2;
 inline constexpr std::int64_t kStepsPerEpoch = kSamples / kBatch / kReplicas;  // 8
 inline constexpr std::int64_t kSteps = kEpochs * kStepsPerEpoch;
 
+inline Error crash() {
+  return {ErrorKind::Bug, "crashed"};
+}
+
 /// Everything that a step can change: two kinds of buffers, something random, something frozen.
 struct BusyNetImpl : torch::nn::Cloneable<BusyNetImpl> {
   BusyNetImpl() { reset(); }
   void reset() override {
+    if (cannot_be_cloned) throw crash();
     first = register_module("first", torch::nn::Linear(6, 8));
     norm = register_module("norm", torch::nn::BatchNorm1d(8));
     drop = register_module("drop", torch::nn::Dropout(0.3));
@@ -34,6 +39,7 @@ struct BusyNetImpl : torch::nn::Cloneable<BusyNetImpl> {
     return fixed(second(drop(torch::relu(norm(first(x))))));
   }
 
+  bool cannot_be_cloned = false;
   torch::nn::Linear first{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};
   torch::nn::Dropout drop{nullptr};
@@ -62,6 +68,7 @@ struct Trained {
 /// What a training does beside training.
 struct Hooks {
   std::function<void(Options&)> options = [](Options&) {};
+  std::function<void(const Options&, BusyNetImpl&)> net = [](auto&&...) {};
   std::function<void(const Options&, std::int64_t step)> on_step = [](auto&&...) {};
   std::function<void(const Options&, int epoch)> on_epoch = [](auto&&...) {};
 };
@@ -76,7 +83,9 @@ inline Trained train(Options options, const Hooks& hooks = {}) {
   hooks.options(options);
   DataLoader loader(options, regression(kSamples, 6, 3).set(),
                     {.batch_size = kBatch, .shuffle = true});
-  TrainingModel model(busy_net(), options, optimizer(), regression_task());
+  const auto net = busy_net();
+  hooks.net(options, *net);
+  TrainingModel model(net, options, optimizer(), regression_task());
   model.tell([](const std::string&) {});
   model.on_step([&](std::int64_t step, const StepResult&) { hooks.on_step(options, step); });
   for (const int epoch : model.epochs(kEpochs)) {
@@ -103,10 +112,6 @@ inline Trained last_attempt(RestartedJob& job, int instances, const Hooks& hooks
     if (options.world().instance() == 0) result = trained;
   });
   return result;
-}
-
-inline Error crash() {
-  return {ErrorKind::Bug, "crashed"};
 }
 
 /// One instance crashes after a step.

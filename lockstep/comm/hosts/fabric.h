@@ -44,7 +44,8 @@ class Fabric {
     std::span<std::byte> bytes;
   };
   /// Called about every 100 ms while something is waited for, with the hosts that have yet to send
-  /// or take something. It throws to give up; then only destruction is allowed.
+  /// or take something, and have done neither since the last call. It throws to give up; then only
+  /// destruction is allowed.
   using LookAround = std::function<void(std::span<const int> waiting_for)>;
 
   virtual ~Fabric() = default;

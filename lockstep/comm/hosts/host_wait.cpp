@@ -16,7 +16,8 @@ constexpr auto kSignOfAStop = 1s;
 constexpr auto kSilence = 5s;
 /// A host that is there finds out by itself which of its instances is late, and can say more.
 constexpr auto kTimeForItsVerdict = 2s;
-/// A host that has left may have sent, before that, all that is waited for.
+/// A host that has left may have sent, before that, all that is waited for: it is given up when
+/// nothing more arrives.
 constexpr auto kTimeToArrive = 2s;
 /// Ages of heartbeats are told with the time that they travel: what is hardly newer may be an echo.
 constexpr auto kEcho = 500ms;
@@ -33,18 +34,27 @@ double seconds_since(host::Clock::time_point begin) {
 }  // namespace
 
 HostWait::HostWait(host::Member& member, const HostMap& map, std::vector<int> hosts)
-    : member_(member), map_(map), hosts_(std::move(hosts)) {}
+    : member_(member), map_(map), hosts_(std::move(hosts)), moved_(hosts_.size()) {}
 
 void HostWait::begin(const std::string& title, std::uint64_t operation) {
   title_ = title;
   operation_ = operation;
   begin_ = last_look_ = Clock::now();
+  std::ranges::fill(moved_, Clock::time_point());
 }
 
 HostWait::Sight HostWait::sight_of(int place) const {
   const int host = hosts_[static_cast<std::size_t>(place)];
   const auto& slot = member_.memory().header().hosts[static_cast<std::size_t>(host)];
-  return {host, time_of(slot.heard_ns), time_of(slot.heartbeat_ns), time_of(slot.left_ns)};
+  return {host, time_of(slot.heard_ns), time_of(slot.heartbeat_ns), time_of(slot.left_ns),
+          moved_[static_cast<std::size_t>(place)]};
+}
+
+void HostWait::note_moved(std::span<const int> waiting_for, Clock::time_point now) {
+  for (std::size_t place = 0; place < moved_.size(); ++place) {
+    const auto found = std::ranges::find(waiting_for, static_cast<int>(place));
+    if (found == waiting_for.end()) moved_[place] = now;
+  }
 }
 
 bool HostWait::is_silent(const Sight& sight) const {
@@ -57,15 +67,17 @@ void HostWait::look(std::span<const int> waiting_for) {
   // Who was stopped itself, with the whole job perhaps, has not waited meanwhile.
   const auto now = Clock::now();
   if (now - std::exchange(last_look_, now) > kSignOfAStop) begin_ = now;
+  note_moved(waiting_for, now);
 
   const auto& options = member_.options();
   auto newest_heartbeat = Clock::time_point();
   for (const int place : waiting_for) {
     const auto sight = sight_of(place);
     newest_heartbeat = std::max(newest_heartbeat, sight.heartbeat);
-    const auto waited = now - std::max(begin_, sight.heartbeat);
+    const auto waited = now - std::max({begin_, sight.heartbeat, sight.moved});
     const auto patience = options.stall_timeout + (is_silent(sight) ? 0s : kTimeForItsVerdict);
-    const bool has_left = sight.left != Clock::time_point() && now - sight.left > kTimeToArrive;
+    const bool has_left = sight.left != Clock::time_point() &&
+                          now - std::max(sight.left, sight.moved) > kTimeToArrive;
     const bool is_overdue = options.stall_timeout.count() > 0 && waited >= patience;
     if (has_left || is_overdue) give_up(sight);
     if (waited >= options.warn_after) warn_once(sight);
@@ -77,8 +89,8 @@ void HostWait::look(std::span<const int> waiting_for) {
 
 std::string HostWait::describe(const Sight& sight) const {
   const auto& name = map_.hosts[static_cast<std::size_t>(sight.host)].name;
-  auto text =
-      fmt::format("{}: host {} has sent nothing for {:.0f} s", title_, name, seconds_since(begin_));
+  auto text = fmt::format("{}: host {} has sent nothing for {:.0f} s", title_, name,
+                          seconds_since(std::max(begin_, sight.moved)));
   if (sight.heard == Clock::time_point()) return text + "; it was never heard of";
   return text + fmt::format("; it was last heard of {:.0f} s ago", seconds_since(sight.heard));
 }

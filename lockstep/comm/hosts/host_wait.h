@@ -20,7 +20,8 @@ class HostWait {
 
   /// A wait begins, in an operation that messages name so.
   void begin(const std::string& title, std::uint64_t operation);
-  /// Looks at those that are waited for, given by their places among `hosts`.
+  /// Looks at those that are waited for, and nothing has come from since the last look, given by
+  /// their places among `hosts`.
   /// Errors: those of a collective.
   void look(std::span<const int> waiting_for);
 
@@ -31,8 +32,10 @@ class HostWait {
     Clock::time_point heard;
     Clock::time_point heartbeat;
     Clock::time_point left;
+    Clock::time_point moved;  ///< when it was last one that something came from, in this wait
   };
   Sight sight_of(int place) const;
+  void note_moved(std::span<const int> waiting_for, Clock::time_point now);
   bool is_silent(const Sight& sight) const;
   std::string describe(const Sight& sight) const;
   void report(const Sight& sight, Stall::Kind kind, const std::string& what) const;
@@ -47,6 +50,7 @@ class HostWait {
   std::uint64_t last_warned_ = ~std::uint64_t{0};
   Clock::time_point begin_{};
   Clock::time_point last_look_{};
+  std::vector<Clock::time_point> moved_;  ///< by place
 };
 
 }  // namespace lockstep::comm::hosts

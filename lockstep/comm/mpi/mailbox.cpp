@@ -48,11 +48,13 @@ void Mailbox::wait_for(Transfer& transfer, const LookAround& look_around) {
     std::this_thread::yield();
     lock.lock();
   }
+  auto before = transfer.open_pieces;
   while (!transfer.changed.wait_for(lock, kLookAroundEvery, [&] { return transfer.is_done; })) {
     std::vector<int> waiting_for;
     for (const auto& [rank, pieces] : transfer.open_pieces) {
-      if (pieces > 0) waiting_for.push_back(rank);
+      if (pieces > 0 && pieces == before[rank]) waiting_for.push_back(rank);
     }
+    before = transfer.open_pieces;
     lock.unlock();
     look_around(waiting_for);
     lock.lock();
@@ -63,7 +65,10 @@ void Mailbox::give_up(Transfer& transfer) noexcept {
   std::unique_lock lock(mutex_);
   transfer.is_given_up = true;
   has_news_.notify_one();
-  transfer.changed.wait_for(lock, kGiveUpWithin, [&] { return transfer.is_done; });
+  // The thread that speaks MPI may have no core for that long, and must not go on later.
+  if (transfer.changed.wait_for(lock, kGiveUpWithin, [&] { return transfer.is_done; })) return;
+  has_abandoned_buffers_ = true;
+  has_failed_ = true;
 }
 
 void Mailbox::send(Outgoing outgoing) {
@@ -153,6 +158,16 @@ bool Mailbox::is_given_up(const Transfer& transfer) const {
   return transfer.is_given_up;
 }
 
+bool Mailbox::has_abandoned_buffers() const {
+  const std::lock_guard lock(mutex_);
+  return has_abandoned_buffers_;
+}
+
+Mailbox::Clock::time_point Mailbox::last_heard() const {
+  const std::lock_guard lock(mutex_);
+  return last_heard_;
+}
+
 void Mailbox::note_moved_pieces(Transfer& transfer, std::span<const int> ranks) {
   const std::lock_guard lock(mutex_);
   for (const int rank : ranks) --transfer.open_pieces[rank];
@@ -180,6 +195,7 @@ void Mailbox::note_failure() {
 
 void Mailbox::deliver(const ControlChannel::Received& received) {
   const std::lock_guard lock(mutex_);
+  last_heard_ = Clock::now();
   has_failed_ = has_failed_ || is_failure(received.message);
   if (const auto* tag = std::get_if<FabricTag>(&received.message)) {
     tags_[{tag->fabric, received.rank}].push_back(tag->tag);

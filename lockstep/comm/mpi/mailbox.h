@@ -44,7 +44,7 @@ class Mailbox {
   /// For those who want something; any thread.
 
   /// Returns when all of it has moved. Where `look_around` throws, the buffers are free again when
-  /// this throws, too.
+  /// this throws, too: MPI has given them back, or is not called any more.
   void exchange(const std::shared_ptr<Transfer>& transfer, const LookAround& look_around);
   void send(Outgoing outgoing);
   /// With ranks in place of hosts.
@@ -66,6 +66,11 @@ class Mailbox {
   /// Returns at once where there are news, else after this time.
   void wait_for_news(Clock::duration longest);
   bool is_given_up(const Transfer& transfer) const;
+  /// Whether somebody has left buffers that MPI still holds. Then MPI must not be called for data
+  /// any more: it would write into them.
+  bool has_abandoned_buffers() const;
+  /// When another rank was last heard of.
+  Clock::time_point last_heard() const;
   void note_moved_pieces(Transfer& transfer, std::span<const int> ranks);
   void note_done(Transfer& transfer, const std::optional<Error>& error);
   void note_sending(bool is_sending);
@@ -89,6 +94,8 @@ class Mailbox {
   int last_tag_ = 0;  ///< that of the first fabric
   bool is_sending_ = false;
   bool has_failed_ = false;
+  bool has_abandoned_buffers_ = false;
+  Clock::time_point last_heard_{};
 };
 
 }  // namespace lockstep::comm::mpi

@@ -5,11 +5,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <thread>
 
+#include "lockstep/base/log.h"
 #include "lockstep/comm/mpi/check_mpi.h"
 #include "lockstep/comm/mpi/gather.h"
 
@@ -65,6 +67,19 @@ bool is_orderly(int exit_status) {
   return exit_status == 0 || exit_status == exit_code(ErrorKind::Stopped);
 }
 
+/// The program has ended well, and cannot be told any more that the job has not: only the code can.
+[[noreturn]] void end_without_others(std::chrono::duration<double> waited) {
+  const Error error(ErrorKind::Timeout,
+                    fmt::format("mpi: expected all ranks of the MPI job to end, found that some "
+                                "have not ended, nor said anything for {:.3g} s",
+                                waited.count()),
+                    "see which of its processes still run, and where they are stuck, or raise "
+                    "--stall-timeout");
+  log_line(describe(error));
+  std::fflush(nullptr);
+  ::_exit(exit_code(ErrorKind::Timeout));
+}
+
 /// For `on_exit`, which alone tells the status that a process ends with.
 void finish_at_exit(int exit_status, void* thread) {
   (*static_cast<std::shared_ptr<MpiThread>*>(thread))->finish(exit_status);
@@ -73,7 +88,7 @@ void finish_at_exit(int exit_status, void* thread) {
 }  // namespace
 
 std::shared_ptr<MpiThread> MpiThread::start(Place place, const WaitOptions& options) {
-  const std::shared_ptr<MpiThread> thread(new MpiThread(std::move(place)));
+  const std::shared_ptr<MpiThread> thread(new MpiThread(std::move(place), options));
   // Nobody can end it where it is stuck in MPI_Init, so nobody waits for its end without a limit.
   std::thread([thread] { thread->run(); }).detach();
   thread->wait_until_started(options);
@@ -150,19 +165,33 @@ void MpiThread::wait_until_started(const WaitOptions& options) {
   if (error_) throw Error(*error_);
 }
 
+/// Returns whether it has ended.
+bool MpiThread::wait_for_end_within(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [&] { return phase_ == Phase::Ended; });
+}
+
+/// Returns whether all have ended. One that is heard of may have much to do before it ends, as to
+/// write what all have come to. Only leaders are told, and so can judge.
+bool MpiThread::wait_for_end_with_others() {
+  const bool judges = place_.is_leader() && stall_timeout_.count() > 0;
+  const auto begin = std::chrono::steady_clock::now();
+  while (!wait_for_end_within(100ms)) {
+    const auto quiet = std::chrono::steady_clock::now() - std::max(begin, mailbox_.last_heard());
+    if (judges && quiet > stall_timeout_) return false;
+  }
+  return true;
+}
+
 void MpiThread::finish(int exit_status) noexcept {
   // Whoever reads it need not wait for other ranks.
   std::fflush(stdout);
   const bool finalizes = is_orderly(exit_status) && !mailbox_.has_failed();
   mailbox_.end(finalizes ? Ending::Finalize : Ending::Leave);
-  {
-    std::unique_lock lock(mutex_);
-    const auto has_ended = [&] { return phase_ == Phase::Ended; };
-    if (finalizes) {
-      changed_.wait(lock, has_ended);
-    } else {
-      changed_.wait_for(lock, kLeaveWithin, has_ended);
-    }
+  if (!finalizes) {
+    wait_for_end_within(kLeaveWithin);
+  } else if (!wait_for_end_with_others()) {
+    end_without_others(stall_timeout_);
   }
   // mpirun ends with the code of whoever ends first, and ends the others.
   if (exit_status == 0 || !is_every_instance_a_rank()) return;

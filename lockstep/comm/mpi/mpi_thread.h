@@ -17,7 +17,7 @@ namespace lockstep::comm::mpi {
 ///
 /// MPI ends with the process, because only then it is known how: MPI_Finalize waits for all other
 /// ranks, so a process that ends in error leaves it out, and its message and exit code are not kept
-/// back.
+/// back. Ranks that have not ended, and say nothing, are waited for no longer than in a collective.
 class MpiThread {
  public:
   /// Starts MPI and waits for all ranks. Once in the life of a process.
@@ -37,16 +37,20 @@ class MpiThread {
  private:
   enum class Phase { Starting, Serving, Failed, Ended };
 
-  explicit MpiThread(Place place) : place_(std::move(place)) {}
+  MpiThread(Place place, const WaitOptions& options)
+      : place_(std::move(place)), stall_timeout_(options.stall_timeout) {}
 
   void run();
   Communicators join_job();
   void learn_map();
   bool is_every_instance_a_rank() const;
   void set_phase(Phase phase);
+  bool wait_for_end_within(std::chrono::milliseconds limit);
+  bool wait_for_end_with_others();
   void wait_until_started(const WaitOptions& options);
 
   const Place place_;
+  const std::chrono::duration<double> stall_timeout_;
   hosts::HostMap map_;
   std::vector<int> instances_;  ///< by rank
   std::vector<int> leaders_;

@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "lockstep/comm/mpi/check_mpi.h"
+
 namespace lockstep::comm::mpi {
 namespace {
 
@@ -34,9 +36,10 @@ Ending Progress::serve() {
   while (true) {
     const auto news = mailbox_.take_news();
     if (news.ending) {
-      if (!active_.empty() || is_frozen_) return Ending::Leave;
-      if (*news.ending == Ending::Finalize) control_.close();
-      return *news.ending;
+      if (!active_.empty() || is_frozen_ || *news.ending == Ending::Leave) return Ending::Leave;
+      wait_for_all_ranks();
+      control_.close();
+      return Ending::Finalize;
     }
     serve(news);
     const auto time = rest();
@@ -62,11 +65,34 @@ void Progress::serve(const Mailbox::News& news) {
   }
 }
 
+/// MPI_Finalize waits for them, too, but hears nothing meanwhile. It also says what is wrong where
+/// something is.
+void Progress::wait_for_all_ranks() {
+  try {
+    MPI_Request all = MPI_REQUEST_NULL;
+    int have_come = 0;
+    check_mpi(::MPI_Ibarrier(data_, &all), "MPI_Ibarrier");
+    while (true) {
+      check_mpi(::MPI_Test(&all, &have_come, MPI_STATUS_IGNORE), "MPI_Test");
+      if (have_come != 0) return;
+      move_messages();
+      std::this_thread::sleep_for(kLongRest);
+    }
+  } catch (const Error&) {
+    return;
+  }
+}
+
+void Progress::check_buffers() const {
+  if (mailbox_.has_abandoned_buffers()) throw given_up();
+}
+
 void Progress::start(const std::shared_ptr<Transfer>& transfer) {
   if (is_frozen_) {
     mailbox_.note_done(*transfer, given_up());
     return;
   }
+  check_buffers();
   auto& active = active_.emplace_back();
   active.transfer = transfer;
   active.requests.post(transfer->parts, data_);
@@ -86,6 +112,7 @@ void Progress::move_transfers() {
 }
 
 bool Progress::move(Active& active) {
+  check_buffers();
   auto& transfer = *active.transfer;
   if (!active.frozen_at && mailbox_.is_given_up(transfer)) {
     active.requests.cancel_receives();

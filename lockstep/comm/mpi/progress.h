@@ -28,6 +28,8 @@ struct Communicators {
 /// A transfer that is given up leaves requests behind that MPI cannot take back: it would go on to
 /// read and write buffers that are gone. From then on MPI is not asked to move anything, only to
 /// send messages, most of which leave at once.
+///
+/// Before MPI is finalized, all ranks are waited for here, where those who still work are heard.
 class Progress {
  public:
   Progress(Mailbox& mailbox, const Communicators& communicators);
@@ -51,6 +53,8 @@ class Progress {
   bool move(Active& active);
   void move_messages();
   void freeze(const Error& error, const Mailbox::News& news);
+  void check_buffers() const;
+  void wait_for_all_ranks();
   Clock::duration rest() const;
 
   Mailbox& mailbox_;

@@ -60,6 +60,10 @@ std::string address_towards(const std::string& address) {
   return local_address(socket.get());
 }
 
+bool is_loopback(std::string_view address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
 std::string local_address(int socket) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -16,6 +17,9 @@ namespace lockstep::comm::tcp {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// Of those who come, in one round.
+constexpr std::size_t kMostAtOnce = Listener::kMostPending / 4;
 
 void watch(int poll, int socket) {
   epoll_event event{};
@@ -51,26 +55,23 @@ std::chrono::milliseconds Listener::time_to_wait(std::chrono::milliseconds limit
 }
 
 void Listener::serve(std::chrono::milliseconds limit) {
-  std::array<epoll_event, 32> events{};
+  std::array<epoll_event, 2 * kMostPending> events{};
   const int count = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()),
                                  static_cast<int>(time_to_wait(limit).count()));
-  for (int i = 0; i < count; ++i) {
-    const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
-    // Some may have been dropped for those that came in this very round, and their numbers be in
-    // use again: then nothing can be read yet, which does no harm.
-    const auto guest = by_descriptor_.find(descriptor);
-    if (descriptor == socket_.get()) {
-      accept_all();
-    } else if (guest != by_descriptor_.end()) {
-      serve_guest(guest->second);
-    }
+  const auto happened = std::span(events).first(static_cast<std::size_t>(std::max(count, 0)));
+  // Whoever has answered is heard before anybody new can take its place.
+  for (const auto& event : happened) {
+    const auto guest = by_descriptor_.find(event.data.fd);
+    if (guest != by_descriptor_.end()) serve_guest(guest->second);
   }
+  const auto is_knock = [&](const epoll_event& event) { return event.data.fd == socket_.get(); };
+  if (std::ranges::any_of(happened, is_knock)) accept_some();
   drop_late();
 }
 
-void Listener::accept_all() {
-  // Not without end: those that are here already must get their turn.
-  for (std::size_t i = 0; i < kMostPending; ++i) {
+void Listener::accept_some() {
+  // Not without end: those that are here already must get their turn, and time to answer.
+  for (std::size_t i = 0; i < kMostAtOnce; ++i) {
     UniqueFd guest(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (guest) {
       add(std::move(guest));

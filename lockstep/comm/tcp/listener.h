@@ -51,7 +51,7 @@ class Listener {
   };
   using Guests = std::list<Guest>;
 
-  void accept_all();
+  void accept_some();
   void add(UniqueFd socket);
   void serve_guest(Guests::iterator guest);
   bool read_from(Guest& guest);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "lockstep/comm/tcp/socket.h"
 
@@ -80,7 +81,9 @@ bool Traffic::move_what_can_be_moved() {
     // What has arrived is taken before a broken line is noticed.
     const auto received = receive(line);
     const auto sent = send(line);
-    has_moved |= received == Progress::Some || sent == Progress::Some;
+    const bool moves = received == Progress::Some || sent == Progress::Some;
+    line.has_moved |= moves;
+    has_moved |= moves;
     if (received == Progress::Lost || (sent == Progress::Lost && received != Progress::Some)) {
       lost_ = static_cast<int>(&line - lines_.data());
     }
@@ -99,10 +102,15 @@ void Traffic::wait(int limit_ms) {
   ::poll(waiting.data(), waiting.size(), limit_ms);
 }
 
-std::vector<int> Traffic::unfinished() const {
+bool Traffic::is_finished() const {
+  return std::ranges::all_of(lines_, [&](const Line& line) { return is_done(line); });
+}
+
+std::vector<int> Traffic::take_idle() {
   std::vector<int> hosts;
   for (std::size_t host = 0; host < lines_.size(); ++host) {
-    if (!is_done(lines_[host])) hosts.push_back(static_cast<int>(host));
+    const bool has_moved = std::exchange(lines_[host].has_moved, false);
+    if (!is_done(lines_[host]) && !has_moved) hosts.push_back(static_cast<int>(host));
   }
   return hosts;
 }
@@ -110,9 +118,7 @@ std::vector<int> Traffic::unfinished() const {
 void Traffic::run(const hosts::Fabric::LookAround& look_around) {
   auto last_look = Clock::now();
   auto lost_since = Clock::time_point::max();
-  while (true) {
-    const auto waiting_for = unfinished();
-    if (waiting_for.empty()) return;
+  while (!is_finished()) {
     if (lost_ < 0 && move_what_can_be_moved()) {
       // Who is waited for has just sent something, but others may be gone.
       if (Clock::now() - last_look < kLookAround) continue;
@@ -125,7 +131,7 @@ void Traffic::run(const hosts::Fabric::LookAround& look_around) {
       ::poll(nullptr, 0, 20);
     }
     if (lost_ < 0 && Clock::now() - last_look < kLookAround) continue;
-    look_around(waiting_for);
+    look_around(take_idle());
     last_look = Clock::now();
   }
 }

@@ -47,6 +47,7 @@ class Traffic {
     int socket = -1;
     Stream out{};
     Stream in{};
+    bool has_moved = false;  ///< anything since the last look around
   };
   enum class Progress { Some, None, Lost };
 
@@ -55,7 +56,9 @@ class Traffic {
   Progress receive(Line& line);
   bool move_what_can_be_moved();
   void wait(int limit_ms);
-  std::vector<int> unfinished() const;
+  bool is_finished() const;
+  /// Those that are not done, and that nothing came from or went to since the last call.
+  std::vector<int> take_idle();
 
   std::vector<Line> lines_;
   int lost_ = -1;

@@ -34,6 +34,7 @@ struct EngineOptions {
   std::string lockstep;              ///< the path of this program, which is the same on every host
   bool is_root = false;
   std::chrono::duration<double> stall_timeout{60};  ///< for which a host may be silent; 0: for ever
+  bool mpi_ssh_is_set = false;                      ///< the environment tells mpirun how to use ssh
   std::vector<std::string> mpi_global_args{};
   std::vector<std::string> mpi_local_args{};
 };

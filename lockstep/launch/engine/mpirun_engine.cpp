@@ -3,7 +3,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace lockstep::launch {
+namespace {
+
+/// Where mpirun reaches hosts over ssh, it must not ask anybody for anything either, unless the
+/// user has said how it is to do so.
+std::vector<std::string> ssh_arguments(const EngineOptions& options) {
+  const auto tells = [](const std::string& word) {
+    return word.find("plm_rsh_args") != std::string::npos;
+  };
+  if (options.mpi_ssh_is_set || std::ranges::any_of(options.mpi_global_args, tells)) return {};
+  return {"--mca", "plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10"};
+}
+
+}  // namespace
 
 std::vector<EngineCommand> MpirunEngine::commands(const std::vector<int>& hosts) const {
   std::vector<std::string> names;
@@ -22,6 +37,7 @@ std::vector<EngineCommand> MpirunEngine::commands(const std::vector<int>& hosts)
   };
   // mpirun refuses to run as root unless it is told to.
   if (options_.is_root) add({"--allow-run-as-root"});
+  add(ssh_arguments(options_));
   add({"-x", kAgentLauncher, "-x", kAgentSecret});
   add(options_.mpi_global_args);
   add(options_.mpi_local_args);

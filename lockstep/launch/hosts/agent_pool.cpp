@@ -6,41 +6,23 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/signal_name.h"
 #include "lockstep/comm/tcp/addresses.h"
 #include "lockstep/comm/tcp/socket.h"
 #include "lockstep/launch/discover/host_discovery.h"
+#include "lockstep/launch/hosts/job_addresses.h"
 #include "lockstep/launch/hosts/wire.h"
 #include "lockstep/launch/supervise/descendants.h"
 
 namespace lockstep::launch {
 namespace {
 
-using comm::tcp::address_towards;
 using comm::tcp::addresses_of;
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kPingInterval{1};
-
-/// What to listen at so that all of these hosts can connect.
-std::set<std::string> own_addresses(const std::vector<std::vector<std::string>>& hosts) {
-  std::set<std::string> own;
-  for (const auto& addresses : hosts) {
-    for (const auto& address : addresses) {
-      const auto towards = address_towards(address);
-      if (!towards.empty()) own.insert(towards);
-      if (!towards.empty()) break;
-    }
-  }
-  // Slurm may know nodes by names that nobody else does: then by the way to anywhere.
-  if (own.empty()) own.insert(address_towards("192.0.2.1"));
-  own.erase("");
-  if (own.empty()) own.insert("127.0.0.1");
-  return own;
-}
 
 bool mentions(const std::string& line, std::string_view text) {
   return line.find(text) != std::string::npos;
@@ -116,7 +98,7 @@ void AgentPool::listen() {
     for (const auto& link : links_) addresses_.push_back(addresses_of(link.name));
   }
   std::vector<std::string> texts;
-  for (const auto& address : own_addresses(addresses_)) {
+  for (const auto& address : listening_addresses(addresses_)) {
     auto socket = comm::tcp::listen_at({address, 0});
     texts.push_back(fmt::format("{} {}", address, comm::tcp::port_of(socket.get())));
     listeners_.emplace_back(
@@ -305,6 +287,10 @@ void AgentPool::fail(int host, std::string problem) {
   link.state = HostLink::State::Gone;
   link.problem = std::move(problem);
   if (const auto* process = process_of(host)) link.last_lines = process->last_lines();
+  if (link.last_lines.size() > Tail::kLines) {
+    link.last_lines.erase(link.last_lines.begin(),
+                          link.last_lines.end() - static_cast<std::ptrdiff_t>(Tail::kLines));
+  }
   link.channel.reset();
 }
 

@@ -302,8 +302,7 @@ void Coordinator::handle(int host, const Message& message) {
     } else if (kind == "over" || (kind == "error" && attempt_.is_running)) {
       note_over(host, message);
     } else if (kind == "leaving" && attempt_.is_running && !state.is_lost) {
-      pool_.link(host).problem = "its agent was killed";
-      lose(host, std::nullopt);
+      note_leaving(host);
     } else if (kind == "signalled" && engine_.kind() == EngineKind::Srun && !interrupted_by_ &&
                !attempt_.failed && !attempt_.lost) {
       // Slurm tells the steps of a job to end. mpirun tells its processes too where one host is

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -93,8 +94,11 @@ class Coordinator {
   Message start_message(const JobPlan& plan, int host) const;
   bool is_over() const;
   bool may_restart() const;
+  std::vector<int> find_absent_hosts();
   bool bring_hosts_back();
-  bool try_hosts(const std::vector<int>& lost);
+  void tell_of_absent_hosts(const std::vector<int>& absent, Clock::time_point deadline);
+  bool try_hosts(std::vector<int> tried);
+  void wait_for_hosts(const std::function<bool()>& is_over);
   std::optional<int> cause() const;
   int exit_code() const;
   std::optional<std::int64_t> step() const;
@@ -113,6 +117,7 @@ class Coordinator {
   void give_up_hosts();
   void check_instance(int host, int instance) const;
   void lose(int host, std::optional<events::Seconds> silent);
+  void note_leaving(int host);
   bool is_state_kept_elsewhere(int host) const;
   int silent_host() const;
   static bool is_of_waiting(const events::ExitStatus& status);

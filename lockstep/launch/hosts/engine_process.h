@@ -39,11 +39,14 @@ class EngineProcess {
   const std::optional<events::ExitStatus>& status() const noexcept { return status_; }
 
  private:
+  /// What ssh says stands before a page of advice from mpirun.
+  static constexpr std::size_t kMostLines = 200;
+
   pid_t pid_ = 0;
   std::vector<int> hosts_;
   UniqueFd channel_;
   UniqueFd output_;
-  Tail tail_;
+  Tail tail_{kMostLines};
   std::optional<events::ExitStatus> status_;
 };
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "lockstep/base/version.h"
-#include "lockstep/comm/tcp/addresses.h"
+#include "lockstep/launch/hosts/job_addresses.h"
 #include "lockstep/launch/hosts/wire.h"
 
 namespace lockstep::launch {
@@ -31,6 +31,7 @@ HostCheck::HostCheck(AgentPool& pool, const HostsJob& job)
     : pool_(pool), job_(job), facts_(job.hosts.size()) {}
 
 void HostCheck::begin(const std::vector<int>& hosts) {
+  for (auto& known : facts_) known.awaits_answer = false;  // what was asked before
   for (const int host : hosts) facts(host) = {};
   phase_ = Phase::Appearing;
   advance();
@@ -107,17 +108,19 @@ void HostCheck::compare_builds(int host) {
   }
 }
 
-/// An agent that was started without a connection does not know how others reach its host.
+/// An agent of this machine does not know how others reach it.
 void HostCheck::choose_addresses() {
-  std::string other;
-  for (int host = 0; host < pool_.size() && other.empty(); ++host) {
-    if (pool_.is_ready(host)) other = pool_.link(host).address;
-  }
+  std::vector<int> ready;
+  std::vector<std::string> known;
   for (int host = 0; host < pool_.size(); ++host) {
-    auto& link = pool_.link(host);
-    if (!pool_.is_ready(host) || !link.address.empty()) continue;
-    if (!other.empty()) link.address = comm::tcp::address_towards(other);
-    if (link.address.empty()) link.address = "127.0.0.1";
+    if (!pool_.is_ready(host)) continue;
+    ready.push_back(host);
+    known.push_back(pool_.link(host).address);
+  }
+  const auto chosen = addresses_for_all(std::move(known));
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    // One that was prepared before listens where it was told to.
+    if (!facts(ready[i]).is_prepared) pool_.link(ready[i]).address = chosen[i];
   }
 }
 
@@ -182,6 +185,9 @@ void HostCheck::begin_connecting() {
 }
 
 bool HostCheck::all_are_good() const {
+  for (int host = 0; host < pool_.size(); ++host) {
+    if (!pool_.is_ready(host)) return false;
+  }
   return std::ranges::all_of(reports(), &HostReport::is_good);
 }
 

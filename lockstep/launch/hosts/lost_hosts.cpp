@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "lockstep/launch/hosts/coordinator.h"
 
@@ -99,6 +101,17 @@ void Coordinator::lose(int host, std::optional<events::Seconds> silent) {
   begin_ending();
 }
 
+/// An agent is being killed. mpirun does that on all hosts when it has lost one of them, which is
+/// the cause then.
+void Coordinator::note_leaving(int host) {
+  const bool is_running = attempt_.phase == Phase::Running;
+  if (const int silent = silent_host(); silent >= 0 && is_running) {
+    lose(silent, pool_.silence(silent));
+  }
+  pool_.link(host).problem = "its agent was killed";
+  if (!hosts_[static_cast<std::size_t>(host)].is_lost) lose(host, std::nullopt);
+}
+
 bool Coordinator::is_state_kept_elsewhere(int host) const {
   for (int other = 0; other < pool_.size(); ++other) {
     if (other != host && !hosts_[static_cast<std::size_t>(other)].is_kept) return false;
@@ -106,41 +119,75 @@ bool Coordinator::is_state_kept_elsewhere(int host) const {
   return pool_.size() > 1;
 }
 
+/// Those that have to be started anew. One that has come back may not be fit yet.
+std::vector<int> Coordinator::find_absent_hosts() {
+  const auto reports = check_.reports();
+  std::vector<int> absent;
+  for (int host = 0; host < pool_.size(); ++host) {
+    const auto& report = reports[static_cast<std::size_t>(host)];
+    const bool is_unfit = !report.build_problem.empty() || !report.program_problem.empty();
+    if (pool_.is_ready(host) && is_unfit) pool_.give_up(host);
+    if (pool_.is_ready(host)) continue;
+    hosts_[static_cast<std::size_t>(host)].is_kept = false;
+    absent.push_back(host);
+  }
+  return absent;
+}
+
 /// Returns whether all hosts are there, and the job can be started again.
 bool Coordinator::bring_hosts_back() {
-  std::vector<int> lost;
-  std::vector<std::string> names;
-  for (int host = 0; host < pool_.size(); ++host) {
-    if (pool_.is_ready(host)) continue;
-    lost.push_back(host);
-    names.push_back(pool_.link(host).name);
-  }
-  if (lost.empty()) return true;
-  sink_.on(events::HostsAwaited{.hosts = names, .patience = kPatienceWithHosts});
+  auto absent = find_absent_hosts();
+  if (absent.empty()) return true;
   const auto deadline = Clock::now() + kPatienceWithHosts;
+  std::vector<int> told_of;
   while (Clock::now() < deadline && !interrupted_by_ && !warden_gone_) {
-    if (try_hosts(lost)) return true;
-    const auto next = Clock::now() + kRetryInterval;
-    while (Clock::now() < next && !interrupted_by_ && !warden_gone_) wait_for_something(next);
+    // Where all are started anew, others are absent only because one is.
+    const bool tells = told_of.empty() || !engine_.starts_all_at_once();
+    if (tells && !std::ranges::includes(told_of, absent)) {
+      tell_of_absent_hosts(absent, deadline);
+      told_of = absent;
+    }
+    if (try_hosts(std::move(absent))) return true;
+    wait_for_hosts([next = Clock::now() + kRetryInterval] { return Clock::now() >= next; });
+    absent = find_absent_hosts();
   }
   return false;
 }
 
-bool Coordinator::try_hosts(const std::vector<int>& lost) {
-  std::vector<int> tried;
+void Coordinator::tell_of_absent_hosts(const std::vector<int>& absent, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+  events::HostsAwaited event{.hosts = {}, .patience = left};
+  for (const int host : absent) event.hosts.push_back(pool_.link(host).name);
+  sink_.on(event);
+}
+
+/// While one host is waited for, another may be lost, too: nobody else looks after it.
+void Coordinator::wait_for_hosts(const std::function<bool()>& is_over) {
+  while (!is_over() && !interrupted_by_ && !warden_gone_) {
+    wait_for_something(Clock::now() + kRetryInterval);
+    for (int host = 0; host < pool_.size(); ++host) {
+      const bool is_silent =
+          job_.stall_timeout.count() > 0 && pool_.silence(host) > job_.stall_timeout;
+      if (!pool_.is_ready(host) || !is_silent) continue;
+      pool_.give_up(host);
+      pool_.link(host).problem = "its agent says nothing any more";
+    }
+  }
+}
+
+/// Where there is nobody to start, ways between hosts are looked for once more.
+bool Coordinator::try_hosts(std::vector<int> tried) {
   if (engine_.starts_all_at_once()) {
     pool_.shut_down();
-    for (int host = 0; host < pool_.size(); ++host) tried.push_back(host);
+    tried.resize(static_cast<std::size_t>(pool_.size()));
+    std::iota(tried.begin(), tried.end(), 0);
     // What was kept has gone with the agents.
     std::ranges::fill(hosts_, HostState{});
-  } else {
-    std::ranges::copy_if(lost, std::back_inserter(tried),
-                         [&](int host) { return !pool_.is_ready(host); });
   }
   pool_.start(tried);
   check_.begin(tried);
   is_checking_ = true;
-  while (!check_.is_done() && !interrupted_by_ && !warden_gone_) wait_for_something();
+  wait_for_hosts([&] { return check_.is_done(); });
   is_checking_ = false;
   return !interrupted_by_ && !warden_gone_ && check_.all_are_good();
 }

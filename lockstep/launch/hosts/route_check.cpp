@@ -12,7 +12,8 @@ RouteCheck::RouteCheck(int listener, const comm::tcp::Secret& secret,
                        const std::vector<Peer>& peers, int own_host)
     : listener_(
           UniqueFd(::fcntl(listener, F_DUPFD_CLOEXEC, 3)), secret,
-          [](const Payload&) { return true; },
+          // An instance of a host that has started sooner is to come again, when there is one here.
+          [](const Payload& payload) { return payload == RouteProbe::kPayload; },
           // That it came is all that was asked.
           [](UniqueFd, const Payload&) {}) {
   for (const auto& [host, address, port] : peers) {
@@ -30,7 +31,7 @@ std::optional<RouteCheck::Clock::time_point> RouteCheck::next_time() const {
   std::optional<Clock::time_point> next;
   for (const auto& probe : probes_) {
     if (probe.state() != RouteProbe::State::Waiting) continue;
-    next = std::min(next.value_or(probe.deadline()), probe.deadline());
+    next = std::min(next.value_or(probe.next_time()), probe.next_time());
   }
   return next;
 }

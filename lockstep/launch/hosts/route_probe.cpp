@@ -14,29 +14,44 @@ namespace lockstep::launch {
 
 using comm::tcp::HandshakeState;
 
+namespace {
+
+constexpr std::chrono::milliseconds kPause{50};
+
+}  // namespace
+
 RouteProbe::RouteProbe(int host, const std::string& address, int port,
                        const comm::tcp::Secret& secret)
-    : host_(host), handshake_(secret, {}) {
-  const comm::tcp::SocketAddress to(address, port);
-  socket_.reset(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_ || (::connect(socket_.get(), to.get(), to.size()) != 0 && errno != EINPROGRESS)) {
+    : host_(host), to_(address, port), secret_(secret), handshake_(secret, kPayload) {
+  connect();
+}
+
+void RouteProbe::connect() {
+  next_try_.reset();
+  handshake_ = comm::tcp::ClientHandshake(secret_, kPayload);
+  unsent_.clear();
+  is_connecting_ = true;
+  socket_.reset(::socket(to_.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket_ || (::connect(socket_.get(), to_.get(), to_.size()) != 0 && errno != EINPROGRESS)) {
     fail(std::strerror(errno));
   }
 }
 
 pollfd RouteProbe::descriptor() const {
   const bool writes = is_connecting_ || !unsent_.empty();
-  return {state_ == State::Waiting ? socket_.get() : -1,
+  return {state_ == State::Waiting && !next_try_ ? socket_.get() : -1,
           static_cast<short>(writes ? POLLOUT : POLLIN), 0};
 }
 
 void RouteProbe::attend() {
+  if (next_try_ && Clock::now() < *next_try_) return;
+  if (next_try_) connect();
   if (state_ == State::Waiting && is_connecting_) finish_connecting();
-  if (state_ == State::Waiting && !is_connecting_) {
+  if (state_ == State::Waiting && !is_connecting_ && !next_try_) {
     write_some();
     read_some();
   }
-  if (state_ == State::Waiting && Clock::now() >= deadline_) {
+  if (state_ == State::Waiting && !next_try_ && Clock::now() >= deadline_) {
     fail(is_connecting_ ? "no answer" : "whoever listens there says nothing");
   }
 }
@@ -52,19 +67,20 @@ void RouteProbe::finish_connecting() {
 }
 
 void RouteProbe::read_some() {
-  while (state_ == State::Waiting && handshake_.wanted() > 0) {
+  while (state_ == State::Waiting && !next_try_ && handshake_.wanted() > 0) {
     std::array<std::byte, 256> block;
     const auto wanted = std::min(handshake_.wanted(), block.size());
     const auto count = ::recv(socket_.get(), block.data(), wanted, 0);
     if (count < 0 && comm::tcp::would_wait()) return;
-    if (count <= 0) return fail(count == 0 ? "it hung up" : std::strerror(errno));
+    if (count <= 0) return try_again_or_fail(count == 0 ? "it hung up" : std::strerror(errno));
     handshake_.feed(std::span(block).first(static_cast<std::size_t>(count)));
     if (handshake_.state() == HandshakeState::Refused) {
       return fail("whoever listens there does not know the job's secret");
     }
     write_some();
   }
-  if (handshake_.state() == HandshakeState::Done && unsent_.empty()) state_ = State::Reached;
+  const bool is_done = handshake_.state() == HandshakeState::Done && unsent_.empty();
+  if (is_done && !next_try_) state_ = State::Reached;
 }
 
 void RouteProbe::write_some() {
@@ -72,9 +88,17 @@ void RouteProbe::write_some() {
   while (!unsent_.empty()) {
     const auto count = ::send(socket_.get(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL);
     if (count < 0 && comm::tcp::would_wait()) return;
-    if (count < 0) return fail(std::strerror(errno));
+    if (count < 0) return try_again_or_fail(std::strerror(errno));
     unsent_.erase(0, static_cast<std::size_t>(count));
   }
+}
+
+/// Whoever listens there has no place for all, and lets the oldest go that has not proven itself.
+void RouteProbe::try_again_or_fail(std::string problem) {
+  const auto next = Clock::now() + kPause;
+  if (next >= deadline_) return fail(std::move(problem));
+  socket_.reset();
+  next_try_ = next;
 }
 
 void RouteProbe::fail(std::string problem) {

@@ -17,9 +17,9 @@ constexpr int kBlocksPerTurn = 4;
 }  // namespace
 
 void Tail::add(std::string_view text) {
-  // Of a long text only the end can matter: lines before the last kLines are skipped unseen.
+  // Of a long text only the end can matter: lines before the last ones are skipped unseen.
   std::size_t begin = text.size();
-  for (std::size_t lines = 0; begin > 0 && lines <= kLines; ++lines) {
+  for (std::size_t lines = 0; begin > 0 && lines <= most_lines_; ++lines) {
     const auto feed = text.rfind('\n', begin - 1);
     begin = feed == std::string_view::npos ? 0 : feed;
   }
@@ -33,13 +33,13 @@ void Tail::add(std::string_view text) {
     text.remove_prefix(feed + 1);
   }
   if (unfinished_.size() <= kLineBytes) unfinished_ += text.substr(0, kLineBytes + 1);
-  while (lines_.size() > kLines) lines_.pop_front();
+  while (lines_.size() > most_lines_) lines_.pop_front();
 }
 
 std::vector<std::string> Tail::lines() const {
   std::vector<std::string> lines(lines_.begin(), lines_.end());
   if (!unfinished_.empty()) lines.push_back(unfinished_);
-  if (lines.size() > kLines) lines.erase(lines.begin());
+  if (lines.size() > most_lines_) lines.erase(lines.begin());
   for (auto& line : lines) {
     if (line.size() > kLineBytes) line.replace(kLineBytes, std::string::npos, "…");
   }

@@ -19,11 +19,14 @@ class Tail {
   static constexpr std::size_t kLines = 20;
   static constexpr std::size_t kLineBytes = 1000;
 
+  explicit Tail(std::size_t most_lines = kLines) : most_lines_(most_lines) {}
+
   void add(std::string_view text);
   /// An unfinished line counts as one.
   std::vector<std::string> lines() const;
 
  private:
+  std::size_t most_lines_;
   std::deque<std::string> lines_;
   std::string unfinished_;
 };
