@@ -5,7 +5,7 @@
 
 #include "lockstep/base/philox.h"
 
-namespace lockstep::nn {
+namespace lockstep {
 
 /// Random words by number, for one use of randomness. It has no state: word n is the same whoever
 /// draws it, in whatever order, on whatever device.
@@ -34,4 +34,4 @@ constexpr RandomStream stream_of(std::uint64_t seed, std::uint64_t first,
   return RandomStream((std::uint64_t{words[0]} << 32) | words[1]);
 }
 
-}  // namespace lockstep::nn
+}  // namespace lockstep

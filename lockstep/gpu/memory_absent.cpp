@@ -1,0 +1,30 @@
+#include "lockstep/gpu/absent.h"
+#include "lockstep/gpu/memory.h"
+
+namespace lockstep::gpu {
+
+DeviceMemory::DeviceMemory(std::size_t) {
+  refuse_without_cuda("memory of a GPU");
+}
+
+DeviceMemory::~DeviceMemory() = default;
+
+PinnedMemory::PinnedMemory(std::size_t) {
+  refuse_without_cuda("pinned memory");
+}
+
+PinnedMemory::~PinnedMemory() = default;
+
+void copy_to_device(const void*, void*, std::size_t, Stream) {
+  refuse_without_cuda("copy to a GPU");
+}
+
+void copy_to_host(const void*, void*, std::size_t, Stream) {
+  refuse_without_cuda("copy from a GPU");
+}
+
+void wait_for(Stream) {
+  refuse_without_cuda("waiting for a GPU");
+}
+
+}  // namespace lockstep::gpu
