@@ -11,6 +11,12 @@ namespace lockstep::nn {
 
 enum class Mode { Train, Evaluate };
 
+/// Micro-batches that are computed as one batch: those of one replica follow each other.
+struct Grouping {
+  std::int64_t groups = 1;
+  std::int64_t replicas = 1;  ///< that they are of, each of as many
+};
+
 enum class TensorRole { Parameter, Buffer };
 
 /// A parameter or buffer under one of its names. Tensors are references: who writes through one
@@ -45,6 +51,11 @@ class Model {
   virtual std::vector<NamedTensor> block_tensors(std::size_t block) const = 0;
 
   virtual void set_mode(Mode mode) = 0;
+
+  /// In training, a batch is `grouping.groups` micro-batches from here on, each of which is
+  /// computed as if it came alone. Returns whether that is so: a layer that is known to look at the
+  /// batch as a whole cannot be told.
+  virtual bool set_grouping(const Grouping& grouping) = 0;
 
   /// Another one with the same weights in memory of its own. What is tied here is tied there.
   ///

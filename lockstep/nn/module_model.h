@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/nn/grouped_layers.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/nn/module_blocks.h"
 #include "lockstep/nn/module_tensors.h"
@@ -56,6 +57,7 @@ class ModuleModel : public Model {
     return tensors_of_block(*module_, blocks_.at(block));
   }
   void set_mode(Mode mode) override { module_->train(mode == Mode::Train); }
+  bool set_grouping(const Grouping& grouping) override { return group_layers(*module_, grouping); }
 
   /// A copy of the same class, with the same weights.
   std::unique_ptr<Model> clone() const override {

@@ -16,9 +16,13 @@ std::string text_of(at::IntArrayRef sizes) {
 }
 
 /// Nor one with a tangent: the kernels have no forward derivatives.
-bool is_plain_f32(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided &&
-         !tensor._fw_grad(/*level=*/0).defined();
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && !tensor._fw_grad(/*level=*/0).defined();
+}
+
+bool has_kernel_for_type(const at::Tensor& x) {
+  if (x.scalar_type() == at::kFloat) return x.is_cpu() || x.is_cuda();
+  return x.is_cuda() && (x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16);
 }
 
 }  // namespace
@@ -46,12 +50,19 @@ void BatchNormImpl::pretty_print(std::ostream& stream) const {
                         options_.epsilon, options_.momentum, groups_);
 }
 
-void BatchNormImpl::set_groups(std::int64_t groups) {
+void BatchNormImpl::set_groups(std::int64_t groups, std::int64_t replicas) {
   if (groups < 1) {
     throw Error(ErrorKind::Options,
                 fmt::format("batch norm: expected at least one group, found {}", groups));
   }
+  if (replicas < 1 || groups % replicas != 0) {
+    throw Error(ErrorKind::Options,
+                fmt::format("batch norm: expected groups that replicas share evenly, found {} "
+                            "groups of {} replicas",
+                            groups, replicas));
+  }
   groups_ = groups;
+  replicas_ = replicas;
 }
 
 at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
@@ -72,13 +83,20 @@ at::Tensor BatchNormImpl::forward_add_relu(const at::Tensor& x, const at::Tensor
 
 at::Tensor BatchNormImpl::run(const at::Tensor& x, const at::Tensor& residual, Relu relu) {
   check(x, residual);
-  if (is_training()) num_batches_tracked.add_(groups_);
   if (!has_kernel_for(x, residual) || (!is_training() && needs_gradient(x, residual))) {
     return compose(x, residual, relu);
   }
   const auto activation = relu == Relu::Yes ? kernels::Activation::Relu : kernels::Activation::None;
-  const BatchNormCall call{weight,           bias,    running_mean, running_var, options_.momentum,
-                           options_.epsilon, groups_, activation};
+  const BatchNormCall call{.weight = weight,
+                           .bias = bias,
+                           .running_mean = running_mean,
+                           .running_var = running_var,
+                           .num_batches_tracked = num_batches_tracked,
+                           .momentum = options_.momentum,
+                           .epsilon = options_.epsilon,
+                           .groups = groups_,
+                           .replicas = replicas_,
+                           .activation = activation};
   return is_training() ? batch_norm_in_training(x, residual, call)
                        : batch_norm_in_evaluation(x, residual, call);
 }
@@ -112,12 +130,17 @@ void BatchNormImpl::check(const at::Tensor& x, const at::Tensor& residual) const
 
 bool BatchNormImpl::has_kernel_for(const at::Tensor& x, const at::Tensor& residual) const {
   if (kernels_ == NormKernels::Libtorch || (x.dim() != 2 && x.dim() != 4)) return false;
-  if (x.numel() == 0 || !is_plain_f32(x)) return false;
-  if (residual.defined() && !is_plain_f32(residual)) return false;
-  for (const auto* own : {&weight, &bias, &running_mean, &running_var}) {
-    if (!is_plain_f32(*own) || !own->is_contiguous()) return false;
+  if (x.numel() == 0 || !is_plain(x) || !has_kernel_for_type(x)) return false;
+  if (residual.defined() && (!is_plain(residual) || residual.scalar_type() != x.scalar_type() ||
+                             residual.device() != x.device())) {
+    return false;
   }
-  return true;
+  for (const auto* own : {&weight, &bias, &running_mean, &running_var}) {
+    const bool fits = is_plain(*own) && own->scalar_type() == at::kFloat &&
+                      own->device() == x.device() && own->is_contiguous();
+    if (!fits) return false;
+  }
+  return num_batches_tracked.device() == x.device();
 }
 
 bool BatchNormImpl::needs_gradient(const at::Tensor& x, const at::Tensor& residual) const {
@@ -126,21 +149,29 @@ bool BatchNormImpl::needs_gradient(const at::Tensor& x, const at::Tensor& residu
           (residual.defined() && residual.requires_grad()));
 }
 
-at::Tensor BatchNormImpl::compose(const at::Tensor& x, const at::Tensor& residual,
-                                  Relu relu) const {
+at::Tensor BatchNormImpl::compose(const at::Tensor& x, const at::Tensor& residual, Relu relu) {
   auto y = normalize_composed(x);
   // In place, as torchvision does: nobody else has y, and no backward pass needs what it was.
   if (residual.defined()) y.add_(residual);
   return relu == Relu::Yes ? y.relu_() : y;
 }
 
-at::Tensor BatchNormImpl::normalize_composed(const at::Tensor& x) const {
+at::Tensor BatchNormImpl::normalize_composed(const at::Tensor& x) {
   const auto normalize = [&](const at::Tensor& group) {
     return at::batch_norm(group, weight, bias, running_mean, running_var, is_training(),
                           options_.momentum, options_.epsilon,
                           at::globalContext().userEnabledCuDNN());
   };
-  if (!is_training() || groups_ == 1) return normalize(x);
+  if (!is_training()) return normalize(x);
+  if (replicas_ > 1) {
+    throw Error(ErrorKind::Unavailable,
+                fmt::format("batch norm: expected f32, fp16 or bf16 on a GPU for several replicas "
+                            "at once, found {} on {}",
+                            c10::toString(x.scalar_type()), x.device().str()),
+                "train with --fuse off");
+  }
+  num_batches_tracked.add_(groups_);
+  if (groups_ == 1) return normalize(x);
   auto groups = x.chunk(groups_);
   for (auto& group : groups) group = normalize(group);
   return at::cat(groups);

@@ -12,7 +12,7 @@ struct BatchNormOptions {
   double momentum = 0.1;  ///< how far running statistics move at each step
 };
 
-/// Who computes f32 on a CPU.
+/// Who computes.
 enum class NormKernels {
   Fused,     ///< our own
   Libtorch,  ///< libtorch's operations one after another, to compare with
@@ -24,8 +24,9 @@ enum class NormKernels {
 ///
 /// f32 on a CPU is computed by kernels of our own: pictures come out channels-last, and results
 /// do not depend on the number of threads, on the vector unit or on the memory format of the
-/// input. Anything else is composed of libtorch's operations. Gradients of gradients are refused
-/// in training.
+/// input. So are f32, fp16 and bf16 on a GPU, with parameters in f32: the same bits in every run.
+/// Anything else is composed of libtorch's operations. Gradients of gradients are refused in
+/// training.
 ///
 /// Inputs are never modified. One thread at a time may call a member. A copy made by `clone` has
 /// its own parameters and buffers.
@@ -44,8 +45,10 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   at::Tensor forward_add_relu(const at::Tensor& x, const at::Tensor& residual);
 
   /// In training, each of `groups` equal parts of the batch is normalized by its own statistics,
-  /// and moves the running ones, as if they came one after another.
-  void set_groups(std::int64_t groups);
+  /// and moves the running ones, as if they came one after another. Where they are those of several
+  /// replicas, one after the other, each replica moves running statistics of its own, whose mean
+  /// remains; only kernels for GPUs do that.
+  void set_groups(std::int64_t groups, std::int64_t replicas = 1);
   std::int64_t groups() const noexcept { return groups_; }
   void use(NormKernels kernels) noexcept { kernels_ = kernels; }
   std::int64_t channels() const noexcept { return channels_; }
@@ -60,8 +63,8 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   enum class Relu { No, Yes };
 
   at::Tensor run(const at::Tensor& x, const at::Tensor& residual, Relu relu);
-  at::Tensor compose(const at::Tensor& x, const at::Tensor& residual, Relu relu) const;
-  at::Tensor normalize_composed(const at::Tensor& x) const;
+  at::Tensor compose(const at::Tensor& x, const at::Tensor& residual, Relu relu);
+  at::Tensor normalize_composed(const at::Tensor& x);
   void check(const at::Tensor& x, const at::Tensor& residual) const;
   bool has_kernel_for(const at::Tensor& x, const at::Tensor& residual) const;
   bool needs_gradient(const at::Tensor& x, const at::Tensor& residual) const;
@@ -69,6 +72,7 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   std::int64_t channels_;
   BatchNormOptions options_;
   std::int64_t groups_ = 1;
+  std::int64_t replicas_ = 1;
   NormKernels kernels_ = NormKernels::Fused;
 };
 

@@ -1,24 +1,21 @@
 #include "lockstep/nn/layers/batch_norm_function.h"
 
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/types.h>
 
-#include <array>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/nn/layers/batch_norm_group.h"
 
 namespace lockstep::nn {
 namespace {
 
-using batch_norm::Activation;
-using batch_norm::Gate;
+using kernels::Activation;
+using kernels::Gate;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
@@ -32,53 +29,8 @@ at::Tensor empty_rows_like(const at::Tensor& rows) {
   return at::empty_like(rows, rows.options(), at::MemoryFormat::Preserve);
 }
 
-void in_parallel(std::int64_t tasks, std::int64_t grain,
-                 const std::function<void(std::int64_t, std::int64_t)>& work) {
-  at::parallel_for(0, tasks, grain, work);
-}
-
-float* data_of(const at::Tensor& tensor, std::int64_t offset = 0) {
-  return tensor.defined() ? tensor.data_ptr<float>() + offset : nullptr;
-}
-
-/// The groups of a batch, and where each finds what it was normalized with.
-class Groups {
- public:
-  Groups(const at::Tensor& rows, std::int64_t count)
-      : count_(count), channels_(rows.size(1)), size_(rows.numel() / count) {}
-
-  std::int64_t count() const { return count_; }
-  batch_norm::Shape shape() const { return {size_ / channels_, channels_}; }
-  /// Numbers before group `i`.
-  std::int64_t begin(std::int64_t i) const { return i * size_; }
-
-  at::Tensor make_normalizations(const at::Tensor& rows) const {
-    return at::empty({count_, 4, channels_}, rows.options());
-  }
-  batch_norm::Normalization normalization(const at::Tensor& all, std::int64_t i) const {
-    auto* begin = data_of(all, i * 4 * channels_);
-    return {begin, begin + channels_, begin + 2 * channels_, begin + 3 * channels_};
-  }
-
- private:
-  std::int64_t count_;
-  std::int64_t channels_;
-  std::int64_t size_;
-};
-
-batch_norm::Parameters parameters_of(const BatchNormCall& call) {
-  return {data_of(call.weight),      data_of(call.bias), data_of(call.running_mean),
-          data_of(call.running_var), call.momentum,      call.epsilon};
-}
-
-/// A gradient for each group, then their sum in order: the same bits as groups that come one after
-/// another and add up theirs.
-at::Tensor sum_of_groups(const at::Tensor& gradients) {
-  if (!gradients.defined()) return {};
-  if (gradients.size(0) == 1) return gradients[0];
-  auto sum = gradients[0].clone();
-  for (std::int64_t i = 1; i < gradients.size(0); ++i) sum.add_(gradients[i]);
-  return sum;
+const NormPasses& passes_for(const at::Tensor& rows) {
+  return rows.is_cuda() ? gpu_norm_passes() : cpu_norm_passes();
 }
 
 /// A gradient as rows, and whether its memory can be used for another: nobody else holds it.
@@ -106,11 +58,14 @@ struct ArrivedGradient {
 /// else holds the gradient that arrives, so that its memory can be used for the one that leaves.
 class BatchNormBackward : public torch::autograd::Node {
  public:
-  BatchNormBackward(const at::Tensor& rows, at::Tensor normalizations, std::int64_t groups,
+  BatchNormBackward(const at::Tensor& rows, const BatchNormCall& call, at::Tensor normalizations,
                     Gate gate)
       : x_(rows, /*is_output=*/false),
+        weight_(call.weight.detach()),
+        bias_(call.bias.detach()),
         normalizations_(std::move(normalizations)),
-        groups_(groups),
+        epsilon_(call.epsilon),
+        groups_(call.groups),
         gate_(gate) {}
 
   /// For Gate::Output, once the output knows this node.
@@ -126,16 +81,18 @@ class BatchNormBackward : public torch::autograd::Node {
     const std::lock_guard<std::mutex> lock(mutex_);
     x_.reset_data();
     y_.reset_data();
+    weight_.reset();
+    bias_.reset();
     normalizations_.reset();
   }
 
  private:
-  void run(const at::Tensor& x, const ArrivedGradient& dy, const ArrivedGradient& more_dy,
-           const at::Tensor& y, const std::array<at::Tensor, 4>& gradients) const;
-
   SavedVariable x_;
   SavedVariable y_;
+  at::Tensor weight_;
+  at::Tensor bias_;
   at::Tensor normalizations_;
+  double epsilon_;
   std::int64_t groups_;
   Gate gate_;
 };
@@ -148,7 +105,7 @@ void refuse_second_derivative() {
 }
 
 /// Inputs of the layer, in the order of the node's edges.
-enum Input : std::size_t { kX, kWeight, kBias, kResidual, kInputs };
+enum Input : std::size_t { kX, kWeight, kBias, kResidual };
 
 variable_list BatchNormBackward::apply(variable_list&& arriving) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -167,32 +124,26 @@ variable_list BatchNormBackward::apply(variable_list&& arriving) {
     dy = ArrivedGradient(dy.rows + more_dy.rows);
     more_dy = ArrivedGradient(at::Tensor());
   }
-  std::array<at::Tensor, kInputs> gradients;
-  if (wants(kResidual)) gradients[kResidual] = dy.take(x);
-  if (wants(kX)) gradients[kX] = dy.is_free ? dy.take(x) : more_dy.take(x);
-  for (const auto input : {kWeight, kBias}) {
-    if (wants(input)) gradients[input] = at::empty({groups_, x.size(1)}, x.options());
-  }
-  run(x, dy, more_dy, y, gradients);
-  for (const auto input : {kWeight, kBias}) gradients[input] = sum_of_groups(gradients[input]);
-  return {gradients.begin(), gradients.begin() + num_outputs()};
-}
-
-void BatchNormBackward::run(const at::Tensor& x, const ArrivedGradient& dy,
-                            const ArrivedGradient& more_dy, const at::Tensor& y,
-                            const std::array<at::Tensor, 4>& gradients) const {
-  const Groups groups(x, groups_);
-  for (std::int64_t i = 0; i < groups_; ++i) {
-    const auto begin = groups.begin(i);
-    const auto channel = i * x.size(1);
-    batch_norm::backward(groups.shape(),
-                         {data_of(dy.rows, begin), data_of(more_dy.rows, begin), data_of(x, begin),
-                          data_of(y, begin), gate_},
-                         groups.normalization(normalizations_, i),
-                         {data_of(gradients[kX], begin), data_of(gradients[kResidual], begin),
-                          data_of(gradients[kWeight], channel), data_of(gradients[kBias], channel)},
-                         in_parallel);
-  }
+  NormGradients gradients{.wants_weight = wants(kWeight), .wants_bias = wants(kBias)};
+  if (wants(kResidual)) gradients.residual = dy.take(x);
+  if (wants(kX)) gradients.x = dy.is_free ? dy.take(x) : more_dy.take(x);
+  passes_for(x).differentiate({.dy = dy.rows,
+                               .more_dy = more_dy.rows,
+                               .x = x,
+                               .y = y,
+                               .weight = weight_,
+                               .bias = bias_,
+                               .normalizations = normalizations_,
+                               .epsilon = epsilon_,
+                               .groups = groups_,
+                               .gate = gate_},
+                              gradients);
+  variable_list leaving(num_outputs());
+  leaving[kX] = gradients.x;
+  leaving[kWeight] = gradients.weight;
+  leaving[kBias] = gradients.bias;
+  if (num_outputs() > kResidual) leaving[kResidual] = gradients.residual;
+  return leaving;
 }
 
 Gate gate_of(const at::Tensor& residual, Activation activation) {
@@ -205,7 +156,7 @@ void record(const at::Tensor& x, const at::Tensor& residual, const BatchNormCall
             const at::Tensor& rows, const at::Tensor& normalizations, at::Tensor& y) {
   const auto gate = gate_of(residual, call.activation);
   const std::shared_ptr<BatchNormBackward> node(
-      new BatchNormBackward(rows, normalizations, call.groups, gate), torch::autograd::deleteNode);
+      new BatchNormBackward(rows, call, normalizations, gate), torch::autograd::deleteNode);
   node->set_next_edges(
       residual.defined() ? torch::autograd::collect_next_edges(x, call.weight, call.bias, residual)
                          : torch::autograd::collect_next_edges(x, call.weight, call.bias));
@@ -219,21 +170,11 @@ at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residua
                                   const BatchNormCall& call) {
   const bool is_recorded =
       torch::autograd::compute_requires_grad(x, call.weight, call.bias, residual);
-  const auto rows = as_rows(x.detach());
-  const auto added = residual.defined() ? as_rows(residual.detach()) : residual;
-  const Groups groups(rows, call.groups);
-  const auto normalizations = groups.make_normalizations(rows);
-  auto y = empty_rows_like(rows);
-  for (std::int64_t i = 0; i < groups.count(); ++i) {
-    const auto normalization = groups.normalization(normalizations, i);
-    const auto begin = groups.begin(i);
-    batch_norm::take_statistics(groups.shape(), data_of(rows, begin), parameters_of(call),
-                                normalization, in_parallel);
-    batch_norm::apply(groups.shape(), data_of(rows, begin), data_of(added, begin),
-                      normalization.scale, normalization.offset, call.activation, data_of(y, begin),
-                      in_parallel);
-  }
-  if (is_recorded) record(x, residual, call, rows, normalizations, y);
+  const NormInput input{as_rows(x.detach()),
+                        residual.defined() ? as_rows(residual.detach()) : residual};
+  auto y = empty_rows_like(input.rows);
+  const auto normalizations = passes_for(x).normalize(input, call, y);
+  if (is_recorded) record(x, residual, call, input.rows, normalizations, y);
   return y;
 }
 
@@ -247,16 +188,9 @@ at::Tensor for_second_user(const at::Tensor& y) {
 
 at::Tensor batch_norm_in_evaluation(const at::Tensor& x, const at::Tensor& residual,
                                     const BatchNormCall& call) {
-  const auto rows = as_rows(x);
-  const auto added = residual.defined() ? as_rows(residual) : residual;
-  const auto y = empty_rows_like(rows);
-  const auto shape = Groups(rows, 1).shape();
-  const auto scale_and_offset = at::empty({2, shape.channels}, rows.options());
-  auto* scale = data_of(scale_and_offset);
-  auto* offset = data_of(scale_and_offset, shape.channels);
-  batch_norm::use_running_statistics(shape.channels, parameters_of(call), scale, offset);
-  batch_norm::apply(shape, data_of(rows), data_of(added), scale, offset, call.activation,
-                    data_of(y), in_parallel);
+  const NormInput input{as_rows(x), residual.defined() ? as_rows(residual) : residual};
+  const auto y = empty_rows_like(input.rows);
+  passes_for(x).evaluate(input, call, y);
   return y;
 }
 

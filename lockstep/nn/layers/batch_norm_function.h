@@ -2,23 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
-#include "lockstep/nn/layers/batch_norm_kernels.h"
+#include "lockstep/nn/layers/batch_norm_passes.h"
 
 namespace lockstep::nn {
-
-/// What a call of the kernels takes besides its input: f32 tensors on the CPU.
-struct BatchNormCall {
-  at::Tensor weight;
-  at::Tensor bias;
-  at::Tensor running_mean;
-  at::Tensor running_var;
-  double momentum;
-  double epsilon;
-  std::int64_t groups;
-  kernels::Activation activation;
-};
 
 /// Normalizes each group by its own statistics, moves the running ones, and takes part in autograd.
 /// `residual` may be undefined; where it is not, there is a ReLU.

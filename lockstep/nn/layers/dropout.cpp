@@ -9,7 +9,10 @@
 #include <ostream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/gpu/draw_mask.h"
+#include "lockstep/nn/gpu_stream.h"
 #include "lockstep/nn/random/random_scope.h"
+#include "lockstep/nn/scalar_types.h"
 
 namespace lockstep::nn {
 namespace {
@@ -44,10 +47,14 @@ std::vector<std::int64_t> mask_shape(const at::Tensor& input, DropUnit unit) {
   return shape;
 }
 
+/// A unit is dropped if its word is below p * 2^32, exactly: p = 1 drops all.
+std::uint64_t limit_of(double p) {
+  return static_cast<std::uint64_t>(std::ldexp(p, 32));
+}
+
 /// 1 where a unit is kept, else 0, by its number in row-major order.
 void draw(const RandomStream& stream, double p, float* mask, std::int64_t units) {
-  // A unit is dropped if its word is below p * 2^32, exactly: p = 1 drops all.
-  const auto limit = static_cast<std::uint64_t>(std::ldexp(p, 32));
+  const auto limit = limit_of(p);
   at::parallel_for(0, (units + 3) / 4, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (auto group = begin; group < end; ++group) {
       const auto words = stream.words(static_cast<std::uint64_t>(group));
@@ -58,7 +65,23 @@ void draw(const RandomStream& stream, double p, float* mask, std::int64_t units)
   });
 }
 
+/// Of several micro-batches, where the input is.
+at::Tensor draw_grouped_mask(const at::Tensor& input, const DropoutOptions& options,
+                             RandomScope& scope) {
+  const auto mask = at::empty(mask_shape(input, options.unit), input.options());
+  gpu::draw_mask({.keys = *scope.groups(),
+                  .place = scope.next_place(),
+                  .limit = limit_of(options.p),
+                  .units = mask.numel() / scope.groups()->groups,
+                  .type = data_type_of(input.scalar_type()),
+                  .mask = mask.data_ptr()},
+                 gpu_stream_of(input));
+  return options.unit == DropUnit::Element ? mask.contiguous(input.suggest_memory_format()) : mask;
+}
+
 at::Tensor draw_mask(const at::Tensor& input, const DropoutOptions& options) {
+  auto* const scope = RandomScope::current();
+  if (scope != nullptr && scope->groups()) return draw_grouped_mask(input, options, *scope);
   const auto mask = at::empty(mask_shape(input, options.unit), at::kFloat);
   draw(next_random_stream(), options.p, mask.data_ptr<float>(), mask.numel());
   const auto placed = mask.to(input.device(), input.scalar_type());

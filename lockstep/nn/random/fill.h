@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lockstep/nn/random/random_stream.h"
+#include "lockstep/base/random_stream.h"
 
 namespace lockstep::nn {
 

@@ -13,13 +13,18 @@ namespace {
 thread_local RandomScope* innermost = nullptr;
 
 std::uint64_t key_of(const DrawKey& key) noexcept {
-  return stream_of(key.seed, key.step, (std::uint64_t{key.replica} << 32) | key.micro_batch).key();
+  return gpu::key_of_micro_batch(key.seed, key.step, key.replica, key.micro_batch);
 }
 
 }  // namespace
 
 RandomScope::RandomScope(const DrawKey& key, std::uint32_t block)
     : outer_(innermost), key_of_micro_batch_(key_of(key)), block_(block) {
+  route_random_operations();
+  innermost = this;
+}
+
+RandomScope::RandomScope(const gpu::GroupKeys* keys) : outer_(innermost), groups_(*keys) {
   route_random_operations();
   innermost = this;
 }
@@ -39,7 +44,7 @@ void RandomScope::enter_block(std::uint32_t block) noexcept {
 }
 
 RandomStream RandomScope::next_call() noexcept {
-  return stream_of(key_of_micro_batch_, block_, calls_++);
+  return gpu::stream_of_call(key_of_micro_batch_, {block_, calls_++});
 }
 
 RandomStream next_random_stream() {

@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "lockstep/nn/random/random_stream.h"
+#include "lockstep/base/random_stream.h"
+#include "lockstep/gpu/draw_mask.h"
 
 namespace lockstep::nn {
 
@@ -32,6 +33,9 @@ struct DrawKey {
 class RandomScope {
  public:
   explicit RandomScope(const DrawKey& key, std::uint32_t block = 0);
+  /// For several micro-batches at once, on a GPU: each part of a batch draws what it would draw
+  /// alone.
+  explicit RandomScope(const gpu::GroupKeys* keys);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
@@ -45,10 +49,16 @@ class RandomScope {
   /// What the next random operation of the block draws from.
   RandomStream next_call() noexcept;
 
+  /// Set where it is for several micro-batches, whose draws are made by `gpu::draw_mask`.
+  const std::optional<gpu::GroupKeys>& groups() const noexcept { return groups_; }
+  /// The same as `next_call`, for that.
+  gpu::DrawPlace next_place() noexcept { return {block_, calls_++}; }
+
  private:
   RandomScope* outer_;
-  std::uint64_t key_of_micro_batch_;
-  std::uint32_t block_;
+  std::uint64_t key_of_micro_batch_ = 0;
+  std::optional<gpu::GroupKeys> groups_;
+  std::uint32_t block_ = 0;
   std::uint32_t calls_ = 0;
 };
 

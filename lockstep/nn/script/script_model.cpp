@@ -94,6 +94,8 @@ class ScriptModel : public Model {
   std::vector<NamedTensor> tensors() const override { return tensors_of(module_); }
   std::vector<NamedTensor> block_tensors(std::size_t /*block*/) const override { return tensors(); }
 
+  /// What its layers are is not known.
+  bool set_grouping(const Grouping& grouping) override { return grouping.groups == 1; }
   void set_mode(Mode mode) override {
     mode_ = mode;
     module_.train(mode == Mode::Train);

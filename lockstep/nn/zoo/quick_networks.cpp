@@ -7,6 +7,7 @@
 #include "lockstep/nn/layers/batch_norm.h"
 #include "lockstep/nn/layers/convolution.h"
 #include "lockstep/nn/layers/dropout.h"
+#include "lockstep/nn/layers/max_pool.h"
 #include "lockstep/nn/zoo/pooled_head.h"
 
 namespace lockstep::nn {
@@ -27,7 +28,7 @@ void add_convolution(Network& net, const std::string& block, int number, std::in
   if (then == Then::Drop) net.register_module("dropout", dropout);
   net.add_block({block, {conv_name, norm_name}, [=](const at::Tensor& input) {
                    const auto activation = norm->forward_relu(convolution->forward(input));
-                   return then == Then::Pool ? at::max_pool2d(activation, 2)
+                   return then == Then::Pool ? max_pool(activation, {.kernel = 2, .stride = 2})
                                              : Dropout(dropout)->forward(activation);
                  }});
 }

@@ -8,6 +8,7 @@
 
 #include "lockstep/nn/layers/batch_norm.h"
 #include "lockstep/nn/layers/convolution.h"
+#include "lockstep/nn/layers/max_pool.h"
 #include "lockstep/nn/random/fill.h"
 #include "lockstep/nn/zoo/pooled_head.h"
 #include "lockstep/nn/zoo/residual_block.h"
@@ -60,7 +61,8 @@ void add_stem(Network& net, const Plan& plan, std::int64_t channels) {
   auto bn1 = net.register_module("bn1", BatchNorm(plan.width));
   net.add_block({"stem", {"conv1", "bn1"}, [=, pool = has_pool](const at::Tensor& input) {
                    const auto activation = bn1->forward_relu(conv1->forward(input));
-                   return pool ? at::max_pool2d(activation, 3, 2, 1) : activation;
+                   return pool ? max_pool(activation, {.kernel = 3, .stride = 2, .padding = 1})
+                               : activation;
                  }});
 }
 
