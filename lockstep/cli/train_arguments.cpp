@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
+#include "lockstep/base/version.h"
 #include "lockstep/checkpoint/interval.h"
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/choice.h"
@@ -91,10 +92,17 @@ void check_can_be_written(const TrainOptions& written, const char* option,
 void check_device(const TrainOptions& written) {
   const auto where = at(written, "--device");
   check_choice(where, written.device, std::vector<std::string>{"auto", "cpu", "cuda"});
-  if (written.device != "cuda") return;
+  if (written.device != "cuda" || built_with_cuda()) return;
   throw Error(ErrorKind::Unavailable,
               where + ": expected auto or cpu, found cuda: this build computes on the CPU",
               "--device cpu");
+}
+
+void decide_device(const TrainOptions& written, train::TrainRequest& request) {
+  if (written.device == "cpu") request.device = DeviceKind::Cpu;
+  if (written.device == "cuda") request.device = DeviceKind::Cuda;
+  request.deterministic = written.deterministic;
+  request.fuse = choose(at(written, "--fuse"), written.fuse, std::array{Fuse::Auto, Fuse::Off});
 }
 
 VectorUnit decide_vector_unit(const TrainOptions& written) {
@@ -312,6 +320,7 @@ std::optional<TrainArguments> parse_train_arguments(const std::vector<std::strin
   decide_stages(app, written, written.request);
   check_conflicts(app, written, identity);
   check_device(written);
+  decide_device(written, written.request);
   check_files(written);
   decide_checkpoints(app, identity, written);
   return TrainArguments{.command = command,

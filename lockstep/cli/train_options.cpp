@@ -155,7 +155,8 @@ void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& 
   add("--reduction-order", to.reduction_order, "HOW",
       "ordered: the same bits on any layout; fast: as the transport likes best");
   app.add_flag("--deterministic", to.deterministic,
-               "the same bits in every run; on a CPU they always are")
+               "the same bits in every run, for any number of instances on a GPU; on a CPU they "
+               "always are")
       ->group(group);
   app.add_option("--seed", to.request.seed, "of first weights, order, augmentation and dropout")
       ->check(whole_number())
@@ -208,8 +209,23 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
 }
 
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--device", to.device, "auto, cpu or cuda")
+  app.add_option("--device", to.device,
+                 "what computes: cpu, cuda: instances take the host's GPUs in turn, or auto: GPUs "
+                 "where there are any")
       ->type_name("KIND")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--fuse", to.fuse,
+                 "on GPUs, compute micro-batches as one batch, each with its own batch norm: auto: "
+                 "all of an instance, with --deterministic all of one replica; or off")
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--snapshot-every", to.request.snapshot_every,
+                 "on GPUs, iterations after which the state is copied to the host's memory; a "
+                 "crash costs as many")
+      ->check(whole_number(1))
+      ->type_name("N")
       ->group(group)
       ->capture_default_str();
   app.add_option("--cpu-features", to.cpu_features,

@@ -44,6 +44,7 @@ struct TrainOptions {
   std::string reduction;
   std::string reduction_order;
   bool deterministic = false;
+  std::string fuse = "auto";
 
   std::string resume;  ///< as `Options::resume` takes it, if it was given
 

@@ -5,29 +5,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/transform/transform.h"
 #include "lockstep/nn/random/random_scope.h"
+#include "lockstep/nn/scalar_types.h"
 
 namespace lockstep::train {
 namespace {
-
-at::ScalarType scalar_type_of(const data::Field& field) {
-  switch (field.type) {
-    case DataType::U8:
-      return at::kByte;
-    case DataType::I32:
-      return at::kInt;
-    case DataType::I64:
-      return at::kLong;
-    case DataType::F16:
-      return at::kHalf;
-    case DataType::BF16:
-      return at::kBFloat16;
-    case DataType::F32:
-      return at::kFloat;
-    case DataType::F64:
-      return at::kDouble;
-  }
-  throw Error(ErrorKind::Bug, "fields: a type without tensors");
-}
 
 std::vector<std::int64_t> shape_of(const data::Field& field, std::int64_t samples) {
   std::vector<std::int64_t> shape{samples};
@@ -37,11 +18,12 @@ std::vector<std::int64_t> shape_of(const data::Field& field, std::int64_t sample
 
 at::Tensor values_of(const data::Batch& batch, std::size_t position) {
   const auto& field = batch.fields()[position];
-  return at::from_blob(batch.data(position), shape_of(field, batch.size()), scalar_type_of(field));
+  return at::from_blob(batch.data(position), shape_of(field, batch.size()),
+                       nn::scalar_type_of(field.type));
 }
 
 at::Tensor example_of(const data::Field& field, std::int64_t samples) {
-  const auto type = scalar_type_of(field);
+  const auto type = nn::scalar_type_of(field.type);
   const auto shape = shape_of(field, samples);
   return at::isFloatingType(type) ? at::rand(shape).to(type) : at::zeros(shape, type);
 }
@@ -59,14 +41,15 @@ std::array<float, 256> table_for(float mean, float deviation, bool normalizes) {
 }  // namespace
 
 BatchTensors::BatchTensors(std::string image, const data::Field& stored,
-                           const std::optional<data::Pipeline>& pipeline)
-    : image_(std::move(image)) {
+                           const std::optional<data::Pipeline>& pipeline) {
   if (!pipeline) return;
   const data::Transform transform(*pipeline, stored);
-  is_picture_ = true;
-  layout_ = pipeline->output.layout;
-  if (pipeline->output.type != DataType::U8) return;
-  const auto& normalize = transform.left_to_device();
+  format_ = {.field = std::move(image),
+             .type = pipeline->output.type,
+             .layout = pipeline->output.layout,
+             .normalize = transform.left_to_device()};
+  if (format_->type != DataType::U8) return;
+  const auto& normalize = format_->normalize;
   const auto channels = static_cast<std::size_t>(stored.shape[2]);
   for (std::size_t channel = 0; channel < channels; ++channel) {
     tables_.push_back(normalize
@@ -75,13 +58,11 @@ BatchTensors::BatchTensors(std::string image, const data::Field& stored,
   }
 }
 
-Fields BatchTensors::operator()(const data::Batch& batch) const {
+Fields BatchTensors::as_loaded(const data::Batch& batch) {
   Fields fields;
   for (std::size_t i = 0; i < batch.fields().size(); ++i) {
     const auto& field = batch.fields()[i];
-    auto values = values_of(batch, i);
-    if (is_picture_ && field.name == image_) values = picture(values);
-    fields.set(field.name, std::move(values));
+    fields.set(field.name, values_of(batch, i));
     if (field.kind != data::FieldKind::Varying) continue;
     const auto lengths = batch.lengths(i);
     fields.set(field.name + ".length",
@@ -90,13 +71,18 @@ Fields BatchTensors::operator()(const data::Batch& batch) const {
   return fields;
 }
 
+Fields BatchTensors::operator()(const data::Batch& batch) const {
+  auto fields = as_loaded(batch);
+  return format_ ? fields.with(format_->field, picture(fields[format_->field])) : fields;
+}
+
 Fields BatchTensors::example(const std::vector<data::Field>& fields, std::int64_t samples) const {
   // What they are is nobody's business but the measurement's.
   const nn::RandomScope scope(nn::making_key(0));
   Fields example;
   for (const auto& field : fields) {
     auto values = example_of(field, samples);
-    if (is_picture_ && field.name == image_) values = picture(values);
+    if (is_picture(field.name)) values = picture(values);
     example.set(field.name, std::move(values));
     if (field.kind != data::FieldKind::Varying) continue;
     example.set(field.name + ".length", at::full({samples}, field.shape.front(), at::kLong));
@@ -105,7 +91,7 @@ Fields BatchTensors::example(const std::vector<data::Field>& fields, std::int64_
 }
 
 at::Tensor BatchTensors::picture(const at::Tensor& values) const {
-  if (layout_ == data::Layout::ChannelsFirst) {
+  if (format_->layout == data::Layout::ChannelsFirst) {
     return tables_.empty() ? values.to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast)
                            : normalized(values.permute({0, 2, 3, 1}).contiguous());
   }

@@ -11,6 +11,14 @@
 
 namespace lockstep::train {
 
+/// How a loader gives pictures.
+struct PictureFormat {
+  std::string field;
+  DataType type = DataType::F32;
+  data::Layout layout = data::Layout::ChannelsLast;
+  std::optional<data::Normalize> normalize{};  ///< that is left to do
+};
+
 /// Makes tensors of a batch's fields: what the device does with its input.
 ///
 /// Pictures become f32 [N, channels, height, width], channels last in memory; of 8-bit ones x/255
@@ -25,6 +33,11 @@ class BatchTensors {
 
   Fields operator()(const data::Batch& batch) const;
 
+  /// The same before anything is done with pictures: all refers to the batch's memory.
+  static Fields as_loaded(const data::Batch& batch);
+  /// What is to be done with them; nothing where there are none that a pipeline made.
+  const std::optional<PictureFormat>& picture_format() const noexcept { return format_; }
+
   /// Fields of the shapes and types that a batch of a loader with these fields would give: random
   /// where they are numbers between 0 and 1, zeros where they are whole.
   Fields example(const std::vector<data::Field>& fields, std::int64_t samples) const;
@@ -33,9 +46,9 @@ class BatchTensors {
   at::Tensor picture(const at::Tensor& values) const;
   at::Tensor normalized(const at::Tensor& pixels) const;
 
-  std::string image_;
-  bool is_picture_ = false;  ///< three dimensions that a pipeline made
-  data::Layout layout_ = data::Layout::ChannelsLast;
+  bool is_picture(const std::string& field) const { return format_ && format_->field == field; }
+
+  std::optional<PictureFormat> format_;
   std::vector<std::array<float, 256>> tables_;  ///< what each 8-bit value becomes, by channel
 };
 

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/transform/presets.h"
+#include "lockstep/gpu/memory.h"
 
 namespace lockstep {
 namespace {
@@ -44,14 +45,22 @@ std::chrono::duration<double> patience(const topology::Identity& identity) {
                                             : std::chrono::duration<double>(kForEver);
 }
 
+/// Memory from which a GPU copies by itself.
+std::shared_ptr<std::byte> pin(std::size_t bytes) {
+  auto memory = std::make_shared<gpu::PinnedMemory>(bytes);
+  return {memory, memory->data()};
+}
+
 data::LoaderOptions loader_options(const Options& options, const data::Dataset& set,
                                    const DataLoaderOptions& loading, int buffers) {
-  return {.mode = loading.mode,
-          .workers = loading.workers,
-          .buffers = buffers,
-          .patience = patience(options.world().identity()),
-          .pipeline = decide_pipeline(options, set, loading),
-          .image_field = loading.image_field};
+  data::LoaderOptions wanted{.mode = loading.mode,
+                             .workers = loading.workers,
+                             .buffers = buffers,
+                             .patience = patience(options.world().identity()),
+                             .pipeline = decide_pipeline(options, set, loading),
+                             .image_field = loading.image_field};
+  if (options.device() == DeviceKind::Cuda) wanted.allocate = pin;
+  return wanted;
 }
 
 data::BatchShape shape_of(const Options& options, const DataLoaderOptions& loading,
@@ -68,6 +77,27 @@ const data::Dataset& checked(const data::DatasetPtr& set) {
 }
 
 }  // namespace
+
+namespace {
+
+/// What one launch takes is held until the GPU has it, while the next is filled.
+int batches_for_gpu(const Options& options, int replicas) {
+  const auto steps = std::min(options.device_iterations(), options.steps_at_once());
+  const auto at_once = steps * options.gradient_accumulation() * replicas;
+  const auto buffers = 2 * at_once + 2;
+  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
+  throw Error(ErrorKind::Options,
+              fmt::format("DataLoader: expected at most {} micro-batches in a launch, found {}",
+                          data::kMostBuffers / 2 - 1, at_once),
+              "a lower --gradient-accumulation, or fewer --device-iterations");
+}
+
+}  // namespace
+
+int train::loader_buffers(const Options& options, const JobLayout& layout) {
+  return layout.gpu ? batches_for_gpu(options, layout.local.count)
+                    : batches_at_once(options, layout.num_first_devices());
+}
 
 int train::batches_at_once(const Options& options, int first_devices) {
   const auto in_use = plan::most_in_flight({.schedule = options.pipeline(),
@@ -91,7 +121,7 @@ DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
       order_(checked(set).size(), shape_of(options, loading, layout_),
              {.seed = options.seed(), .shuffle = loading.shuffle, .limit = loading.limit}),
       tensors_(tensors_for(options, *set, loading)),
-      buffers_(train::batches_at_once(options, layout_.num_first_devices())),
+      buffers_(train::loader_buffers(options, layout_)),
       loader_(set, data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
               loader_options(options, *set, loading, buffers_)),
       batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()),

@@ -18,6 +18,8 @@ namespace train {
 /// Micro-batches that an instance has filled, or in use, at the same time; `first_devices` of its
 /// devices begin replicas.
 int batches_at_once(const Options& options, int first_devices);
+/// The same for an instance of this layout, whatever computes.
+int loader_buffers(const Options& options, const JobLayout& layout);
 
 }  // namespace train
 
@@ -119,6 +121,7 @@ class EvaluationLoader {
   std::int64_t size_of(std::int64_t batch) const noexcept { return order_.size_of(batch); }
 
   // For the engine.
+  const std::vector<data::Field>& fields() const noexcept { return loader_.fields(); }
   const train::BatchTensors& tensors() const noexcept { return tensors_; }
   data::Loader& batches_from_the_first();
 

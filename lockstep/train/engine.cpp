@@ -157,10 +157,15 @@ Engine::Engine(EngineSetup setup)
   make_replicas();
   if (!is_recovered()) write_first_state();
   attach_all();
+  send_to_gpu();
 }
 
 /// Whoever handed the model over keeps it, with the weights that it has now.
 Engine::~Engine() {
+  try {
+    bring_home();
+  } catch (const std::exception&) {  // who handed the model over has what was there before
+  }
   original_->attach(weights(Which::Weights), updates_.state());
   original_->detach();
 }
@@ -168,7 +173,8 @@ Engine::~Engine() {
 /// All replicas are clones: the model that was handed over may be tied in ways, and hold gradients,
 /// that a clone does not, and no replica may differ from another.
 void Engine::make_replicas() {
-  const auto& local = setup_.layout.local;
+  const auto& local = setup_.layout.gpu ? topology::ReplicaRange{} : setup_.layout.local;
+  if (setup_.layout.gpu) make_gpu(setup_.model->clone());
   replicas_.reserve(static_cast<std::size_t>(local.count));
   for (int i = 0; i < local.count; ++i) {
     replicas_.emplace_back(local.first + i, setup_.model->clone(), weights_, shape_);
@@ -180,7 +186,9 @@ void Engine::make_replicas() {
 
 /// Which blocks share a parameter, and must not be cut apart, is asked of the model itself: bits
 /// depend on it.
-void Engine::spread(const plan::StageSplit& split, std::int64_t most_batches) {
+void Engine::spread(const plan::StageSplit& split, const DataLoader& loader,
+                    std::int64_t kept_bytes) {
+  if (gpu_) return prepare_gpu(loader, kept_bytes);
   PipelineSettings settings{.shape = {.schedule = setup_.options.pipeline(),
                                       .stages = layout().stages,
                                       .micro_batches = setup_.options.gradient_accumulation()},
@@ -199,7 +207,7 @@ void Engine::spread(const plan::StageSplit& split, std::int64_t most_batches) {
                                 .micro_batches = settings.shape.micro_batches,
                                 .device_of = layout().device_of,
                                 .side_by_side = layout().num_first_devices(),
-                                .most_batches = most_batches});
+                                .most_batches = loader.buffers()});
   const bool overlaps = setup_.options.overlap() == Overlap::On && layout().stages == 1;
   if (overlaps && !updates_.early_buckets().empty()) {
     early_ = std::make_unique<EarlyLeaf>(replicas_.back(), updates_, weights_, totals_);
@@ -209,7 +217,7 @@ void Engine::spread(const plan::StageSplit& split, std::int64_t most_batches) {
 void Engine::with_replica(const std::function<void(nn::Model&)>& measure) {
   guarded([&] {
     threads_.run([&](int device) {
-      if (device == 0) measure(replicas_.front().model());
+      if (device == 0) measure(gpu_ ? original_->model() : replicas_.front().model());
     });
   });
 }
@@ -264,6 +272,7 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
       keep_loader_print(train::loader_print(from->manifest().options));
     });
     attach_all();
+    send_to_gpu();
   });
 }
 
@@ -292,7 +301,10 @@ void Engine::request(Request request) noexcept {
 void Engine::write_requests(std::span<float> leaf) {
   const auto to = totals_.requests(leaf.last(totals_.count()));
   std::ranges::fill(to, 0.0F);
-  if (!updates_.is_at_last_leaf()) return;
+  if (updates_.is_at_last_leaf()) write_requests_into(to);
+}
+
+void Engine::write_requests_into(std::span<float> to) {
   const auto index = [](Request request) { return static_cast<std::size_t>(request); };
   to[index(Request::Stop)] = requests_[index(Request::Stop)].load() ? 1 : 0;
   if (communicator_.rank() == 0) return;
@@ -300,6 +312,7 @@ void Engine::write_requests(std::span<float> leaf) {
 }
 
 bool Engine::is_wanted(Request request) const {
+  if (resident_) return false;  // nobody else could
   return totals_.requests(updates_.totals())[static_cast<std::size_t>(request)] > 0;
 }
 
@@ -313,6 +326,7 @@ bool Engine::take_checkpoint_request() noexcept {
 }
 
 std::function<checkpoint::Content(Snapshot&)> Engine::begin_copy() {
+  bring_home();
   is_copied_ = std::make_shared<std::atomic<bool>>(false);
   copied_version_ = updates_.version();
   return [this, mark = std::make_shared<CopyMark>(is_copied_), state = updates_.state(),
@@ -362,6 +376,7 @@ MemoryUse Engine::memory() const noexcept {
 
 void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look) {
   guarded([&] {
+    bring_home();
     original_->attach(weights(which), updates_.state());
     look(original_->model());
   });
@@ -369,6 +384,7 @@ void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look
 
 void Engine::set_model(const std::function<void(nn::Model&)>& change, std::int64_t loads) {
   guarded([&] {
+    bring_home();
     const auto made = progress().steps_before_load + progress().steps;
     original_->attach(weights(Which::Weights), updates_.state());
     original_->detach();
@@ -376,6 +392,7 @@ void Engine::set_model(const std::function<void(nn::Model&)>& change, std::int64
     communicator_.barrier("set weights");  // nobody reads the old ones any more
     write_first_state(loads, made);
     attach_all();
+    send_to_gpu();
   });
 }
 

@@ -20,11 +20,13 @@
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/device_threads.h"
 #include "lockstep/train/early_leaf.h"
+#include "lockstep/train/gpu_training.h"
 #include "lockstep/train/job_layout.h"
 #include "lockstep/train/memory_use.h"
 #include "lockstep/train/phase_times.h"
 #include "lockstep/train/replica.h"
 #include "lockstep/train/replica_pipeline.h"
+#include "lockstep/train/resident_training.h"
 #include "lockstep/train/state_tensors.h"
 #include "lockstep/train/weight_update.h"
 
@@ -70,6 +72,9 @@ struct EngineSetup {
 ///     device threads   attach to the weights, G times forward and backward, then in order: leaf
 ///     caller's thread  reduce a slice, update it, commit
 ///
+/// A GPU takes the place of the device threads. Where it is the only one, the state stays there:
+/// the host has what was last brought home, and a crash goes back to that.
+///
 /// Nothing of what the current version holds is written before the next one is committed. Where the
 /// launcher keeps that, an engine that is made by a restarted job goes on with it. After an error
 /// only destruction is allowed. Every instance makes the same calls in the same order.
@@ -79,7 +84,9 @@ class Engine {
   ~Engine();
 
   const JobLayout& layout() const noexcept { return setup_.layout; }
-  const Progress& progress() const { return shape_.progress(updates_.state()); }
+  const Progress& progress() const {
+    return resident_ ? resident_->progress() : shape_.progress(updates_.state());
+  }
   const std::vector<Metric>& metrics() const noexcept { return setup_.task.metrics; }
 
   /// Whether it goes on with what an earlier attempt of the job has come to.
@@ -110,15 +117,17 @@ class Engine {
   /// Tells the other instances of what `action` throws, so that they do not wait.
   void guarded(const std::function<void()>& action);
 
-  /// Cuts replicas into stages: before the first step. `most_batches` can be had from the loader at
-  /// the same time.
-  void spread(const plan::StageSplit& split, std::int64_t most_batches);
+  /// Cuts replicas into stages: before the first step. A micro-batch of the loader keeps so many
+  /// bytes of activations, in f32.
+  void spread(const plan::StageSplit& split, const DataLoader& loader, std::int64_t kept_bytes);
 
   /// A model to measure with: whatever it does to buffers and gradients is lost.
   void with_replica(const std::function<void(nn::Model&)>& measure);
 
-  /// Takes the micro-batches of one optimizer step from `source`.
-  StepOutput step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
+  /// Goes to an iteration, of which so many steps were made before.
+  void begin(const DataLoader::Iteration& iteration, std::int64_t done);
+  /// The next of its optimizer steps: one; or as many as a GPU makes at once.
+  std::vector<StepOutput> step(const StepPlace& place);
 
   /// Errors: `Options` for an average that is not kept.
   Evaluation evaluate(EvaluationLoader& loader, Which which,
@@ -146,6 +155,7 @@ class Engine {
   struct EvaluationRun;
   KeptNumbers& kept_numbers() const noexcept { return common_.numbers(updates_.common()); }
   void write_requests(std::span<float> leaf);
+  void write_requests_into(std::span<float> requests);
   bool is_wanted(Request request) const;
   void make_replicas();
   void write_first_state(std::int64_t loads = 0, std::int64_t steps_before_load = 0);
@@ -154,8 +164,22 @@ class Engine {
   float* frozen() const noexcept { return CommonShape::frozen(updates_.common()); }
   const float* weights(Which which) const;
 
+  void make_gpu(std::unique_ptr<nn::Model> model);
+  void send_to_gpu();
+  void prepare_gpu(const DataLoader& loader, std::int64_t kept_bytes);
+  void bring_home();
+  std::vector<StepOutput> run_resident(const StepPlace& place);
+  StepOutput finish_resident(const ResidentTraining::Step& step, const StepPlace& place);
+  void record_launch(std::int64_t steps, double data, double all);
+  void make_gpu_leaves(const StepInput& input, DeviceTimes& times);
+  void make_gpu_leaf(int replica, const StepInput& input);
+  std::array<float, LeafTotals::kHashBytes> gpu_integer_hash() const;
+  void evaluate_on_gpu(EvaluationRun& run);
+  at::Tensor predict_on_gpu(const at::Tensor& input, Which which);
+
   void evaluate_on(int device, EvaluationRun& run);
-  StepOutput run_step(BatchSource& source, const DataLoader& loader, const StepPlace& place);
+  StepOutput run_step(const StepPlace& place);
+  void make_leaves(const StepInput& input, std::vector<DeviceTimes>& devices);
   void check_skipped(const StepOutput& output, const Progress& before) const;
   void run_device(int device, const StepInput& input, DeviceTimes& times);
   void run_backward(const plan::FlowTask& task, const StepInput& input);
@@ -168,8 +192,8 @@ class Engine {
   void check_integers(std::span<const float> totals) const;
   void name_idle_parameters(std::span<const float> totals);
   void next_integers(bool skipped, std::byte* next) const;
-  void add_progress(Progress& next, bool skipped, const StepPlace& place,
-                    const DataLoader& loader) const;
+  void add_progress(Progress& next, bool skipped, const StepPlace& place, const DataLoader& loader,
+                    std::span<const float> totals) const;
   StepOutput output_of(std::span<const float> totals, const data::BatchShape& shape) const;
   void record(const std::vector<DeviceTimes>& devices, double idle, double reduce, double step);
   void wait_for_copy();
@@ -195,6 +219,12 @@ class Engine {
   std::optional<plan::StepFlow> flow_;
   std::atomic<int> stages_handed_in_ = 0;  ///< of the replica whose turn it is
   DeviceThreads threads_;
+  DataLoader::Iteration iteration_{};
+  std::int64_t next_step_ = 0;  ///< of the iteration
+  std::unique_ptr<BatchSource> source_;
+  std::unique_ptr<GpuTraining> gpu_;          ///< that computes, where one does
+  std::optional<ResidentTraining> resident_;  ///< where the state is there
+  std::int64_t launches_away_ = 0;            ///< since the state was brought home
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;

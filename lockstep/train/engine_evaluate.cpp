@@ -1,44 +1,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/torch_errors.h"
 #include "lockstep/train/engine.h"
+#include "lockstep/train/evaluation_run.h"
 
 namespace lockstep::train {
-
-/// The batches of this instance, and what was found in those of the whole job.
-struct Engine::EvaluationRun {
-  EvaluationLoader& loader;
-  Which which;
-  const std::function<void(std::int64_t)>& on_batch;
-  data::Loader& batches = loader.batches_from_the_first();
-  std::mutex mutex{};  ///< of `batches` and `on_batch`
-  std::int64_t done = 0;
-  bool is_over = false;
-  /// By batch: the sum of losses, then of each metric. Whoever has a batch writes its numbers, all
-  /// others leave zeros, so adding up loses nothing.
-  std::size_t width;
-  std::vector<double> sums =
-      std::vector<double>(static_cast<std::size_t>(loader.batches()) * width);
-
-  std::optional<data::Batch> take() {
-    const std::lock_guard lock(mutex);
-    if (is_over) return std::nullopt;
-    auto batch = batches.next();
-    is_over = !batch;  // asked again, the loader would begin anew
-    return batch;
-  }
-  void put(const data::Batch& batch, const ReplicaResult& found) {
-    auto* to = sums.data() + static_cast<std::size_t>(batch.place().batch) * width;
-    to[0] = found.loss * static_cast<double>(batch.size());
-    std::copy(found.metrics.begin(), found.metrics.end(), to + 1);
-    const std::lock_guard lock(mutex);
-    on_batch(++done);
-  }
-};
 
 /// While it lives, a model evaluates.
 class EvaluationMode {
@@ -74,6 +43,7 @@ Evaluation Engine::evaluate(EvaluationLoader& loader, Which which,
 
 /// Every device takes a replica as a whole, as far as there are any: stages would only wait.
 void Engine::evaluate_on(int device, EvaluationRun& run) {
+  if (gpu_) return evaluate_on_gpu(run);
   if (device >= std::ssize(replicas_)) return;
   const torch::NoGradGuard no_grad;
   auto& replica = replicas_[static_cast<std::size_t>(device)];
@@ -89,6 +59,10 @@ void Engine::evaluate_on(int device, EvaluationRun& run) {
 
 at::Tensor Engine::predict(const at::Tensor& input, Which which) {
   at::Tensor output;
+  if (gpu_) {
+    nn::with_torch_errors("predict", [&] { output = predict_on_gpu(input, which); });
+    return output;
+  }
   threads_.run([&](int device) {
     if (device != 0) return;
     nn::with_torch_errors("predict", [&] {

@@ -10,32 +10,40 @@
 
 namespace lockstep::train {
 
-StepOutput Engine::step(BatchSource& source, const DataLoader& loader, const StepPlace& place) {
-  StepOutput output;
-  guarded([&] { output = run_step(source, loader, place); });
-  return output;
+void Engine::begin(const DataLoader::Iteration& iteration, std::int64_t done) {
+  iteration_ = iteration;
+  next_step_ = done;
+  if (resident_) return;  // which has begun with it already, perhaps
+  auto& loader = *iteration.loader;
+  source_ = std::make_unique<BatchSource>(loader.micro_batches(iteration, done), layout().local);
 }
 
-StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const StepPlace& place) {
+std::vector<StepOutput> Engine::step(const StepPlace& place) {
+  std::vector<StepOutput> outputs;
+  guarded([&] {
+    if (resident_) {
+      outputs = run_resident(place);
+    } else {
+      outputs.push_back(run_step(place));
+    }
+  });
+  return outputs;
+}
+
+StepOutput Engine::run_step(const StepPlace& place) {
   Stopwatch whole;
-  const StepInput input{source, loader.tensors(), progress()};
+  const auto& loader = *iteration_.loader;
+  const StepInput input{*source_, loader.tensors(), progress()};
   std::vector<DeviceTimes> devices(static_cast<std::size_t>(threads_.count()));
   for (auto& device : devices) device.stages.resize(static_cast<std::size_t>(layout().stages));
-  flow_->restart();
-  stages_handed_in_ = 0;
-  threads_.run(
-      [&](int device) { run_device(device, input, devices[static_cast<std::size_t>(device)]); },
-      [&] {
-        flow_->give_up();
-        source.give_up();
-      });
+  make_leaves(input, devices);
 
   Stopwatch watch;
   double waited = 0;
   const RunLength length{loader.steps_per_epoch(), setup_.options.epochs()};
   auto step = update_.step(factor(setup_.options.schedule(), length, input.progress.steps),
                            [&](Progress& next, bool skipped, std::byte* state) {
-                             add_progress(next, skipped, place, loader);
+                             add_progress(next, skipped, place, loader, updates_.totals());
                              next_integers(skipped, state);
                            });
   step.check = [&](std::span<const float> totals) {
@@ -51,6 +59,18 @@ StepOutput Engine::run_step(BatchSource& source, const DataLoader& loader, const
   if (std::isfinite(output.loss)) last_losses_ = output.replica_losses;
   record(devices, waited, watch.lap(), whole.lap());
   return output;
+}
+
+void Engine::make_leaves(const StepInput& input, std::vector<DeviceTimes>& devices) {
+  if (gpu_) return make_gpu_leaves(input, devices.front());
+  flow_->restart();
+  stages_handed_in_ = 0;
+  threads_.run(
+      [&](int device) { run_device(device, input, devices[static_cast<std::size_t>(device)]); },
+      [&] {
+        flow_->give_up();
+        input.source.give_up();
+      });
 }
 
 /// Loss scaling that cannot go lower has found no way to keep gradients finite.
@@ -181,8 +201,10 @@ void Engine::check_losses(std::span<const float> losses, const Progress& progres
 void Engine::check_integers(std::span<const float> totals) const {
   if (weights_.integers.empty()) return;
   const auto sums = totals_.hash(totals);
-  for (const auto& replica : replicas_) {
-    const auto hash = replica.integer_hash();
+  std::vector<std::array<float, LeafTotals::kHashBytes>> hashes;
+  if (gpu_) hashes.push_back(gpu_integer_hash());
+  for (const auto& replica : replicas_) hashes.push_back(replica.integer_hash());
+  for (const auto& hash : hashes) {
     for (std::size_t i = 0; i < hash.size(); ++i) {
       if (sums[i] == hash[i] * static_cast<float>(layout().replicas)) continue;
       throw Error(ErrorKind::Options,
@@ -208,13 +230,14 @@ void Engine::name_idle_parameters(std::span<const float> totals) {
 
 /// In a skipped step all buffers stay what they are, not only those that have no infinities.
 void Engine::next_integers(bool skipped, std::byte* next) const {
+  if (!skipped && gpu_) return gpu_->copy_integers(shape_.integers(next));
   if (!skipped) return replicas_.front().copy_integers(shape_.integers(next));
   std::memcpy(shape_.integers(next), shape_.integers(updates_.state()),
               static_cast<std::size_t>(weights_.integer_bytes));
 }
 
 void Engine::add_progress(Progress& next, bool skipped, const StepPlace& place,
-                          const DataLoader& loader) const {
+                          const DataLoader& loader, std::span<const float> totals) const {
   if (next.epoch != place.epoch || place.begins_epoch) {
     next.epoch = place.epoch;
     next.epoch_steps = 0;
@@ -225,8 +248,8 @@ void Engine::add_progress(Progress& next, bool skipped, const StepPlace& place,
   if (next.loader != loader.number()) next.loader = kSeveralLoaders;
   next.loop = place.loop;
   next.loop_epoch = place.loop_epoch;
-  next.is_stopped = is_wanted(Request::Stop) ? 1 : 0;
-  const auto output = output_of(updates_.totals(), loader.shape());
+  next.is_stopped = totals_.requests(totals)[static_cast<std::size_t>(Request::Stop)] > 0 ? 1 : 0;
+  const auto output = output_of(totals, loader.shape());
   ++next.epoch_steps;
   next.epoch_loss += output.loss;
   for (std::size_t i = 0; i < output.metrics.size(); ++i) {

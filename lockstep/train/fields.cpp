@@ -39,6 +39,26 @@ bool Fields::has(std::string_view name) const noexcept {
   return find(tensors_, name) != tensors_.end();
 }
 
+Fields Fields::part(std::int64_t first, std::int64_t count) const {
+  Fields part;
+  for (const auto& [name, tensor] : tensors_) part.set(name, tensor.narrow(0, first, count));
+  return part;
+}
+
+Fields Fields::with(std::string_view name, at::Tensor tensor) const {
+  Fields changed;
+  for (const auto& [old_name, old] : tensors_) {
+    changed.set(old_name, old_name == name ? std::move(tensor) : old);
+  }
+  return changed;
+}
+
+Fields Fields::mapped(const std::function<at::Tensor(const at::Tensor&)>& change) const {
+  Fields mapped;
+  for (const auto& [name, tensor] : tensors_) mapped.set(name, change(tensor));
+  return mapped;
+}
+
 const at::Tensor& Fields::front() const {
   if (!tensors_.empty()) return tensors_.front().second;
   throw Error(ErrorKind::Options, "fields: expected at least one, found none");

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,12 @@ class Fields {
   bool has(std::string_view name) const noexcept;
   /// The first of them, as a data set declares them.
   const at::Tensor& front() const;
+  /// Some of the samples.
+  Fields part(std::int64_t first, std::int64_t count) const;
+  /// With another tensor in the place of one.
+  Fields with(std::string_view name, at::Tensor tensor) const;
+  /// Others of the same names.
+  Fields mapped(const std::function<at::Tensor(const at::Tensor&)>& change) const;
   /// Samples.
   std::int64_t size() const { return front().size(0); }
 

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "lockstep/base/error.h"
+#include "lockstep/gpu/devices.h"
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/topology/machine.h"
 
@@ -96,6 +97,24 @@ int cores_of_all(const World& world) {
   return count;
 }
 
+/// Instances of a host take its GPUs in turn. All stages of an instance are on the one that it has:
+/// it computes a replica as a whole.
+void put_on_gpu(const World& world, JobLayout& layout) {
+  const int gpus = gpu::count_devices();
+  if (gpus == 0) {
+    throw Error(ErrorKind::Unavailable,
+                gpu::is_built() ? "--device cuda: expected a GPU, found none"
+                                : "--device cuda: this build has no kernels for GPUs",
+                gpu::is_built() ? "--device cpu"
+                                : "configure with the preset 'cuda', or pass --device cpu");
+  }
+  layout.gpu = world.local_instance() % gpus;
+  layout.num_devices = 1;
+  layout.device_ids = {*layout.gpu};
+  const std::vector<int> stages(static_cast<std::size_t>(layout.stages), 0);
+  layout.device_of.assign(static_cast<std::size_t>(layout.local.count), stages);
+}
+
 int agree_on_threads(const Options& options) {
   const auto& world = options.world();
   if (world.identity().threads_per_device) return *world.identity().threads_per_device;
@@ -113,7 +132,9 @@ int JobLayout::num_first_devices() const {
   return static_cast<int>(devices.size());
 }
 
-JobLayout lay_out(const Options& options) {
+namespace {
+
+JobLayout lay_out_on_cores(const Options& options) {
   const auto& world = options.world();
   if (!world.launched() && world.num_instances() == 1) return lay_out_alone(options);
   JobLayout layout{.replicas = world.num_replicas(),
@@ -121,6 +142,14 @@ JobLayout lay_out(const Options& options) {
                    .stages = options.devices_per_replica(),
                    .threads_per_device = agree_on_threads(options)};
   number_devices(world.device_ids(), layout);
+  return layout;
+}
+
+}  // namespace
+
+JobLayout lay_out(const Options& options) {
+  auto layout = lay_out_on_cores(options);
+  if (options.device() == DeviceKind::Cuda) put_on_gpu(options.world(), layout);
   return layout;
 }
 

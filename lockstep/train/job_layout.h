@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "lockstep/topology/placement.h"
@@ -18,6 +19,7 @@ struct JobLayout {
   /// By local replica and stage: 0..num_devices-1, in the order in which stages name them.
   std::vector<std::vector<int>> device_of{};
   std::vector<int> device_ids{};  ///< of the host, by those numbers
+  std::optional<int> gpu{};       ///< that computes all of it, where one does
 
   /// Devices that begin replicas, side by side.
   int num_first_devices() const;

@@ -119,6 +119,38 @@ Options& Options::pipeline(PipelineSchedule schedule) {
   return *this;
 }
 
+Options& Options::device(DeviceKind kind) {
+  check_open("device");
+  device_ = kind;
+  return *this;
+}
+
+Options& Options::fuse(Fuse fuse) {
+  check_open("fuse");
+  fuse_ = fuse;
+  return *this;
+}
+
+Options& Options::deterministic() {
+  check_open("deterministic");
+  is_deterministic_ = true;
+  return *this;
+}
+
+Options& Options::snapshot_every(std::int64_t iterations) {
+  check_open("snapshot_every");
+  check_at_least_one("snapshot_every", iterations);
+  snapshot_every_ = iterations;
+  return *this;
+}
+
+Options& Options::steps_at_once(std::int64_t steps) {
+  check_open("steps_at_once");
+  check_at_least_one("steps_at_once", steps);
+  steps_at_once_ = steps;
+  return *this;
+}
+
 Options& Options::recompute(Recompute recompute) {
   check_open("recompute");
   recompute_ = recompute;

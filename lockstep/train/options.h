@@ -14,6 +14,7 @@
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
+#include "lockstep/train/device_options.h"
 #include "lockstep/train/loop_position.h"
 
 namespace lockstep {
@@ -53,6 +54,18 @@ class Options {
   Options& gradient_accumulation(std::int64_t count);
   /// D: optimizer steps of one call of `TrainingModel::step`.
   Options& device_iterations(std::int64_t count);
+  /// What computes; CPUs unless said otherwise.
+  Options& device(DeviceKind kind);
+  Options& fuse(Fuse fuse);
+  /// On GPUs too, the same bits in every run, for any number of instances on one; slower. CPUs
+  /// always give that.
+  Options& deterministic();
+  /// On GPUs: iterations after which the state is brought to the host's memory, in the background.
+  /// A crash costs as many.
+  Options& snapshot_every(std::int64_t iterations);
+  /// On GPUs: optimizer steps of an iteration that are launched together, at the most. What happens
+  /// after a step, as `TrainingModel::on_step`, happens after all of them.
+  Options& steps_at_once(std::int64_t steps);
   /// T: threads that compute a replica; else the machine's cores divided by the replicas.
   Options& threads_per_device(int threads);
   /// S: devices over which the blocks of a replica are spread, each with a stage of them; 1 unless
@@ -89,6 +102,11 @@ class Options {
   std::optional<int> replicas() const noexcept { return replicas_; }
   std::int64_t gradient_accumulation() const noexcept { return gradient_accumulation_; }
   std::int64_t device_iterations() const noexcept { return device_iterations_; }
+  DeviceKind device() const noexcept { return device_; }
+  Fuse fuse() const noexcept { return fuse_; }
+  bool is_deterministic() const noexcept { return is_deterministic_; }
+  std::int64_t snapshot_every() const noexcept { return snapshot_every_; }
+  std::int64_t steps_at_once() const noexcept { return steps_at_once_; }
   std::optional<int> threads_per_device() const noexcept { return threads_per_device_; }
   /// Errors: `Options` where stages begin that the launcher has no devices for.
   int devices_per_replica() const;
@@ -134,6 +152,11 @@ class Options {
   std::optional<int> replicas_;
   std::int64_t gradient_accumulation_ = 1;
   std::int64_t device_iterations_ = 1;
+  DeviceKind device_ = DeviceKind::Cpu;
+  Fuse fuse_ = Fuse::Auto;
+  bool is_deterministic_ = false;
+  std::int64_t snapshot_every_ = 8;
+  std::int64_t steps_at_once_ = 8;
   std::optional<int> threads_per_device_;
   std::optional<int> devices_per_replica_;
   std::vector<std::string> stage_beginnings_;

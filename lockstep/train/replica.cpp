@@ -199,10 +199,14 @@ void Replica::copy_integers(std::byte* to) const {
 }
 
 std::array<float, LeafTotals::kHashBytes> Replica::integer_hash() const {
-  std::array<float, LeafTotals::kHashBytes> hash{};
-  if (layout_->integers.empty()) return hash;
+  if (layout_->integers.empty()) return {};
   std::vector<std::byte> bytes(static_cast<std::size_t>(layout_->integer_bytes));
   copy_integers(bytes.data());
+  return hash_of_integers(bytes);
+}
+
+std::array<float, LeafTotals::kHashBytes> hash_of_integers(std::span<const std::byte> bytes) {
+  std::array<float, LeafTotals::kHashBytes> hash{};
   Fnv fnv;
   for (const auto byte : bytes) fnv.add(static_cast<std::uint64_t>(byte));
   for (std::size_t i = 0; i < hash.size(); ++i) {

@@ -18,7 +18,10 @@ struct ReplicaResult {
 /// What the model is called with.
 at::Tensor model_input(const Fields& fields, const Task& task);
 
-/// Errors: `Options` for a metric that is not one number.
+/// The sum of a metric. Errors: `Options` for one that is not one number.
+at::Tensor sum_of(const Metric& metric, const at::Tensor& output, const Fields& fields);
+
+/// Errors: as `sum_of`.
 void add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
                  ReplicaResult& to);
 

@@ -21,7 +21,24 @@ at::Tensor classes_of(const Fields& fields, const std::string& name) {
               "name the field that holds the classes, or choose another loss");
 }
 
+/// What libtorch takes for a class that does not count.
+constexpr std::int64_t kIgnored = -100;
+
 }  // namespace
+
+at::Tensor Loss::of_groups(const at::Tensor& output, const Fields& fields,
+                           std::int64_t groups) const {
+  if (groups == 1) return mean_(output, fields).reshape({1});
+  if (means_) return means_(output, fields, groups);
+  const auto samples = output.size(0) / groups;
+  std::vector<at::Tensor> losses;
+  for (std::int64_t i = 0; i < groups; ++i) {
+    const auto loss =
+        mean_(output.narrow(0, i * samples, samples), fields.part(i * samples, samples));
+    losses.push_back(loss.reshape({}));
+  }
+  return at::stack(losses);
+}
 
 Input input_field(std::string name) {
   return [name = std::move(name)](const Fields& fields) { return fields[name]; };
@@ -34,21 +51,40 @@ Loss cross_entropy(std::string field, double smoothing) {
                             "found {}",
                             smoothing));
   }
-  return [field = std::move(field), smoothing](const at::Tensor& output, const Fields& fields) {
-    return at::cross_entropy_loss(output, classes_of(fields, field), {}, at::Reduction::Mean, -100,
-                                  smoothing);
+  const auto mean = [field, smoothing](const at::Tensor& output, const Fields& fields) {
+    return at::cross_entropy_loss(output, classes_of(fields, field), {}, at::Reduction::Mean,
+                                  kIgnored, smoothing);
   };
+  const auto means = [field, smoothing](const at::Tensor& output, const Fields& fields,
+                                        std::int64_t groups) {
+    const auto classes = classes_of(fields, field);
+    const auto losses =
+        at::cross_entropy_loss(output, classes, {}, at::Reduction::None, kIgnored, smoothing);
+    const auto counted = classes.ne(kIgnored).reshape({groups, -1}).sum(1);
+    return losses.reshape({groups, -1}).sum(1) / counted;
+  };
+  return {mean, means};
 }
 
 Loss mean_squared_error(std::string field) {
-  return [field = std::move(field)](const at::Tensor& output, const Fields& fields) {
+  const auto target_for = [field = std::move(field)](const at::Tensor& output,
+                                                     const Fields& fields) {
     const auto& target = fields[field];
-    if (output.sizes() == target.sizes()) return at::mse_loss(output, target);
+    if (output.sizes() == target.sizes()) return target;
     throw Error(ErrorKind::Options,
                 fmt::format("mean squared error: expected outputs of the shape of '{}', {}, "
                             "found {}",
                             field, c10::str(target.sizes()), c10::str(output.sizes())));
   };
+  const auto mean = [target_for](const at::Tensor& output, const Fields& fields) {
+    return at::mse_loss(output, target_for(output, fields));
+  };
+  const auto means = [target_for](const at::Tensor& output, const Fields& fields,
+                                  std::int64_t groups) {
+    const auto squares = at::mse_loss(output, target_for(output, fields), at::Reduction::None);
+    return squares.reshape({groups, -1}).mean(1);
+  };
+  return {mean, means};
 }
 
 Metric accuracy(std::string field) {

@@ -2,8 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <concepts>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/train/fields.h"
@@ -13,8 +16,31 @@ namespace lockstep {
 /// What a model is called with, of a micro-batch.
 using Input = std::function<at::Tensor(const Fields&)>;
 
-/// The mean loss of a micro-batch, of no dimensions.
-using Loss = std::function<at::Tensor(const at::Tensor& output, const Fields&)>;
+/// The mean loss of a micro-batch, of no dimensions: any function of outputs and fields. Those that
+/// are made here also know how to take several micro-batches at once.
+class Loss {
+ public:
+  using Mean = std::function<at::Tensor(const at::Tensor& output, const Fields&)>;
+  /// [groups]: the means of equal parts of the samples, in order.
+  using Means =
+      std::function<at::Tensor(const at::Tensor& output, const Fields&, std::int64_t groups)>;
+
+  Loss() = default;
+  template <std::invocable<const at::Tensor&, const Fields&> Function>
+  Loss(Function mean) : mean_(std::move(mean)) {}
+  Loss(Mean mean, Means means) : mean_(std::move(mean)), means_(std::move(means)) {}
+
+  explicit operator bool() const noexcept { return static_cast<bool>(mean_); }
+  at::Tensor operator()(const at::Tensor& output, const Fields& fields) const {
+    return mean_(output, fields);
+  }
+  /// Part by part, where nothing better is known.
+  at::Tensor of_groups(const at::Tensor& output, const Fields& fields, std::int64_t groups) const;
+
+ private:
+  Mean mean_;
+  Means means_;
+};
 
 /// A number that is shown beside the loss: `scale` times its sum over samples, divided by their
 /// number.

@@ -88,7 +88,7 @@ class TrainJob {
 
   /// What is not done as it was asked for, and changes nothing but speed or rounding.
   void tell_of_limits() {
-    if (request_.precision != Precision::P32_32) {
+    if (request_.precision != Precision::P32_32 && options_.device() == DeviceKind::Cpu) {
       tell(events::Notice{fmt::format(
           "this CPU computes in 32 bits: {} applies to the input{}", name_of(request_.half),
           request_.precision == Precision::P16_16 ? " and to gradients" : "")});

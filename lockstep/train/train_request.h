@@ -14,6 +14,7 @@
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
+#include "lockstep/train/device_options.h"
 
 namespace lockstep::train {
 
@@ -53,6 +54,12 @@ struct TrainRequest {
   Reduction reduction = Reduction::Mean;
   ReductionOrder order = ReductionOrder::Ordered;
   std::uint64_t seed = 0;
+
+  // Where.
+  std::optional<DeviceKind> device{};  ///< unset: GPUs where there are any
+  Fuse fuse = Fuse::Auto;
+  bool deterministic = false;
+  std::int64_t snapshot_every = 8;
 
   // Loading.
   data::LoaderMode loader_mode = data::LoaderMode::Async;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/gpu/devices.h"
 #include "lockstep/nn/open_model.h"
 
 namespace lockstep::train {
@@ -88,10 +90,21 @@ void name_subject(const TrainRequest& request, Options& options) {
       .must_match("data-seed", fmt::format("{}", synthetic.seed));
 }
 
+DeviceKind device_of(const TrainRequest& request) {
+  if (request.device) return *request.device;
+  return gpu::count_devices() > 0 ? DeviceKind::Cuda : DeviceKind::Cpu;
+}
+
 }  // namespace
 
 Options options_of(const TrainRequest& request) {
   Options options;
+  options.device(device_of(request)).fuse(request.fuse).snapshot_every(request.snapshot_every);
+  if (request.deterministic) options.deterministic();
+  // Who wants to see weights after some steps has to stop there.
+  if (request.digest_every > 0) {
+    options.steps_at_once(std::gcd(request.digest_every, request.device_iterations));
+  }
   if (request.replicas) options.replicas(*request.replicas);
   if (request.threads_per_device) options.threads_per_device(*request.threads_per_device);
   if (request.devices_per_replica) options.devices_per_replica(*request.devices_per_replica);

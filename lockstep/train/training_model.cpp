@@ -59,8 +59,8 @@ void check_fits(const DataLoader& loader, const Options& options, const train::J
   check("steps of an iteration (device_iterations)", options.device_iterations(),
         shape.device_iterations);
   check("devices per replica", layout.stages, loader.layout().stages);
-  check("micro-batches at the same time (pipeline)",
-        train::batches_at_once(options, layout.num_first_devices()), loader.buffers());
+  check("micro-batches at the same time (pipeline)", train::loader_buffers(options, layout),
+        loader.buffers());
 }
 
 /// Collects what the output mode asks for, step by step.
@@ -143,7 +143,9 @@ struct TrainingModel::Impl {
     recovery->take_loader(engine, loader);
     auto found = train::agree_on_plan(subject(loader, on_block));
     compiled = {found.is_cached, std::move(found.key)};
-    engine.spread(plan::split_of(found.plan), loader.buffers());
+    std::int64_t kept = 0;
+    for (const auto& stage : found.plan.stages) kept += stage.kept_bytes;
+    engine.spread(plan::split_of(found.plan), loader, kept);
     plan = std::move(found.plan);
     plan->available_bytes += plan->shared.total;  // which is taken by now
     if (options.world().instance() != 0) return;
@@ -223,16 +225,19 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   const auto steps = impl_->options.device_iterations();
   const auto done = recovery.replay().walk(steps, iteration.epoch);
   if (done == steps) return {impl_->done_before(), {}};
-  train::BatchSource source(loader.micro_batches(iteration, done), loader.layout().local);
+  engine.begin(iteration, done);
   Collector collector(impl_->options);
-  for (auto i = done; i < steps; ++i) {
-    const auto output = engine.step(source, loader, recovery.before_step(engine, iteration, i));
-    auto result = result_of(output.loss, output.metrics, engine.metrics());
-    result.replica_losses = output.replica_losses;
-    result.skipped = output.skipped;
-    impl_->on_step(engine.progress().steps, result);
+  for (auto i = done; i < steps;) {
+    const auto outputs = engine.step(recovery.before_step(engine, iteration, i));
+    auto number = engine.progress().steps - std::ssize(outputs);
+    for (const auto& output : outputs) {
+      auto result = result_of(output.loss, output.metrics, engine.metrics());
+      result.replica_losses = output.replica_losses;
+      result.skipped = output.skipped;
+      impl_->on_step(++number, result);
+      collector.take(std::move(result), i++);
+    }
     recovery.after_step(engine, loader);
-    collector.take(std::move(result), i);
   }
   return std::move(collector).result();
 }

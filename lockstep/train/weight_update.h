@@ -44,6 +44,9 @@ class WeightUpdate {
   using AddProgress = std::function<void(Progress& next, bool skipped, std::byte* next_state)>;
   comm::ShardedUpdate::Step step(double lr_factor, AddProgress finish) const;
 
+  /// Of summed gradients.
+  std::int64_t divisor() const noexcept { return rules_.divisor; }
+
   /// Whether the step that is being made, or was just made, changes no weight.
   bool is_skipped(std::span<const double> measured, std::span<const float> totals) const;
 

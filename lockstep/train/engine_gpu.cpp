@@ -1,0 +1,212 @@
+#include <c10/core/DeviceType.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
+#include "lockstep/gpu/devices.h"
+#include "lockstep/train/engine.h"
+#include "lockstep/train/evaluation_run.h"
+
+namespace lockstep::train {
+namespace {
+
+/// What else a pass needs, as shares of the activations that it keeps: what they are made from on
+/// the way, and what libraries work with.
+constexpr double kBesideActivations = 1.35;
+
+DataType compute_type(const Options& options) {
+  return gradient_type(options.precision(), options.half());
+}
+
+/// Micro-batches that fit a GPU at once, by what one of them keeps in f32.
+std::int64_t groups_that_fit(const Options& options, int gpu, std::int64_t kept_bytes) {
+  const auto share = static_cast<double>(size_of(compute_type(options))) / sizeof(float);
+  const auto needed = std::max(1.0, static_cast<double>(kept_bytes) * share * kBesideActivations);
+  const auto free = static_cast<double>(gpu::describe_device(gpu).free_bytes);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(free / needed));
+}
+
+GpuTraining::Weights gpu_weights(Which which) {
+  return which == Which::Average ? GpuTraining::Weights::Average : GpuTraining::Weights::Trained;
+}
+
+/// While it lives, a GPU evaluates.
+class GpuEvaluation {
+ public:
+  GpuEvaluation(GpuTraining& gpu, const GpuSamples& samples, Which which) : gpu_(gpu) {
+    gpu_.begin_evaluation(samples, gpu_weights(which));
+  }
+  ~GpuEvaluation() { gpu_.end_evaluation(); }
+  GpuEvaluation(const GpuEvaluation&) = delete;
+  GpuEvaluation& operator=(const GpuEvaluation&) = delete;
+
+ private:
+  GpuTraining& gpu_;
+};
+
+}  // namespace
+
+/// The state stays on the GPU where nobody else has a part in it.
+void Engine::make_gpu(std::unique_ptr<nn::Model> model) {
+  gpu_ = make_gpu_training({.weights = weights_,
+                            .shape = shape_,
+                            .optimizer = setup_.optimizer,
+                            .task = setup_.task,
+                            .device = *layout().gpu,
+                            .compute = compute_type(setup_.options),
+                            .leaf_type = leaf_type(),
+                            .replicas = layout().replicas,
+                            .divisor = update_.divisor(),
+                            .seed = setup_.options.seed(),
+                            .is_deterministic = setup_.options.is_deterministic(),
+                            .tell = setup_.tell},
+                           std::move(model));
+  const bool is_alone = communicator_.size() == 1;
+  if (is_alone && setup_.optimizer.kind() != OptimizerKind::Custom) {
+    resident_.emplace(*gpu_, setup_.options, shape_, totals_);
+  }
+}
+
+void Engine::send_to_gpu() {
+  if (!gpu_) return;
+  gpu_->upload(updates_.state(), frozen());
+  if (resident_) resident_->take_over(updates_.state());
+}
+
+/// Where the sum is made by the host, a GPU computes one replica after another.
+void Engine::prepare_gpu(const DataLoader& loader, std::int64_t kept_bytes) {
+  const auto& options = setup_.options;
+  const GpuInputShape input{.replicas = layout().local,
+                            .micro_batches = options.gradient_accumulation(),
+                            .batch_size = loader.shape().batch_size,
+                            .steps = resident_ ? steps_per_launch(options) : 1};
+  const bool by_replica = options.is_deterministic() || !resident_;
+  gpu_->prepare({.input = input,
+                 .samples = {loader.fields(), loader.tensors().picture_format()},
+                 .passes = choose_passes(input, options.fuse(), by_replica,
+                                         groups_that_fit(options, *layout().gpu, kept_bytes))});
+}
+
+/// The state as it is, for whoever looks at it on the host.
+void Engine::bring_home() {
+  if (!resident_ || !resident_->is_ahead()) return;
+  wait_for_copy();
+  updates_.initialize([&](std::byte* state) { resident_->bring_home(state); });
+  launches_away_ = 0;
+}
+
+std::vector<StepOutput> Engine::run_resident(const StepPlace& place) {
+  Stopwatch watch;
+  auto& loader = *iteration_.loader;
+  const RunLength length{loader.steps_per_epoch(), setup_.options.epochs()};
+  const auto steps = resident_->run(iteration_, next_step_, [&](std::int64_t step) {
+    return factor(setup_.options.schedule(), length, step);
+  });
+  std::vector<StepOutput> outputs;
+  auto at = place;
+  for (const auto& step : steps) {
+    outputs.push_back(finish_resident(step, at));
+    at.begins_epoch = false;
+  }
+  next_step_ += std::ssize(steps);
+  communicator_.note_step(progress().steps);
+  record_launch(std::ssize(steps), resident_->waited_for_data(), watch.lap());
+  if (++launches_away_ >= setup_.options.snapshot_every()) bring_home();
+  return outputs;
+}
+
+/// What the host knows of a step that the GPU has made.
+StepOutput Engine::finish_resident(const ResidentTraining::Step& step, const StepPlace& place) {
+  const auto& loader = *iteration_.loader;
+  const auto before = progress();
+  auto totals = step.totals;
+  write_requests_into(totals_.requests(std::span(totals)));
+  check_losses(totals_.losses(std::span<const float>(totals)), before);
+  name_idle_parameters(totals);
+  auto& next = resident_->progress();
+  ++next.steps;
+  if (!step.is_skipped) ++next.updates;
+  add_progress(next, step.is_skipped, place, loader, totals);
+  auto output = output_of(totals, loader.shape());
+  output.skipped = step.is_skipped;
+  check_skipped(output, before);
+  if (std::isfinite(output.loss)) last_losses_ = output.replica_losses;
+  return output;
+}
+
+void Engine::record_launch(std::int64_t steps, double data, double all) {
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const auto share = 1 / static_cast<double>(steps);
+    perf_.data.add(data * share);
+    perf_.compute.add((all - data) * share);
+    perf_.reduce.add(0);
+    perf_.idle.add(0);
+    perf_.step.add(all * share);
+  }
+}
+
+/// One replica after another, with weights that the host has updated.
+void Engine::make_gpu_leaves(const StepInput& input, DeviceTimes& times) {
+  Stopwatch watch;
+  gpu_->refresh(updates_.state());
+  gpu_->set_loss_scale(input.progress.loss_scale, input.progress.good_steps);
+  times.reduce += watch.lap();
+  for (int i = 0; i < layout().local.count; ++i) {
+    for (std::int64_t k = 0; k < setup_.options.gradient_accumulation(); ++k) {
+      auto batch = input.source.next(layout().local.first + i);
+      if (!batch) throw Error(ErrorKind::Bug, "train: the loader's epoch is too short");
+      gpu_->take(0, std::move(*batch));
+    }
+  }
+  times.data += watch.lap();
+  for (int i = 0; i < layout().local.count; ++i) {
+    make_gpu_leaf(layout().local.first + i, input);
+    communicator_.heartbeat("computing");
+  }
+  gpu_->release();
+  times.compute += watch.lap();
+}
+
+void Engine::make_gpu_leaf(int replica, const StepInput& input) {
+  const auto count = static_cast<std::size_t>(weights_.num_elements);
+  const std::span leaf(static_cast<float*>(updates_.leaf()), count + totals_.count());
+  const auto totals = leaf.last(totals_.count());
+  std::ranges::fill(totals, 0.0F);
+  const auto found =
+      gpu_->make_leaf(replica, input.progress.steps, leaf.first(count), totals_.changed(totals));
+  const auto local = static_cast<std::size_t>(replica - layout().local.first);
+  totals_.losses(totals)[static_cast<std::size_t>(replica)] = found.losses[local];
+  std::ranges::copy(found.metrics, totals_.metrics(totals).begin());
+  const auto hash = gpu_integer_hash();
+  std::ranges::copy(hash, totals_.hash(totals).begin());
+  write_requests(leaf);
+  updates_.take_leaf();
+}
+
+std::array<float, LeafTotals::kHashBytes> Engine::gpu_integer_hash() const {
+  if (weights_.integers.empty()) return {};
+  std::vector<std::byte> bytes(static_cast<std::size_t>(weights_.integer_bytes));
+  gpu_->copy_integers(bytes.data());
+  return hash_of_integers(bytes);
+}
+
+void Engine::evaluate_on_gpu(EvaluationRun& run) {
+  const GpuEvaluation evaluation(
+      *gpu_, {run.loader.fields(), run.loader.tensors().picture_format()}, run.which);
+  if (!resident_) gpu_->refresh(updates_.state());
+  while (const auto batch = run.take()) {
+    run.put(*batch, gpu_->evaluate(BatchTensors::as_loaded(*batch)));
+    communicator_.heartbeat("evaluating");
+  }
+}
+
+at::Tensor Engine::predict_on_gpu(const at::Tensor& input, Which which) {
+  if (!resident_) gpu_->refresh(updates_.state());
+  const GpuEvaluation evaluation(*gpu_, {}, which);
+  return gpu_->predict(input);
+}
+
+}  // namespace lockstep::train

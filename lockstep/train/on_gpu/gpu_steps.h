@@ -1,0 +1,107 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/gpu/leaf_steps.h"
+#include "lockstep/gpu/memory.h"
+#include "lockstep/gpu/update.h"
+#include "lockstep/train/gpu_training.h"
+#include "lockstep/train/on_gpu/captured_work.h"
+#include "lockstep/train/on_gpu/device_table.h"
+#include "lockstep/train/on_gpu/gpu_leaves.h"
+
+namespace lockstep::train {
+
+/// Training on one GPU by work that is recorded once and launched again: steps with their update,
+/// several of them as one launch, or the leaves of single replicas.
+///
+/// A model that cannot be recorded, since it decides on the host what it computes, is launched
+/// kernel by kernel; the user is told.
+class GpuSteps final : public GpuTraining {
+ public:
+  /// All that it allocates is of the stream, which has to be libtorch's current one.
+  GpuSteps(GpuSetup setup, const c10::cuda::CUDAStream& stream, std::unique_ptr<nn::Model> model);
+
+  void upload(const std::byte* state, const float* frozen) override;
+  void refresh(const std::byte* state) override;
+  void download(std::byte* state) override;
+  void set_loss_scale(double scale, std::int64_t good_steps) override;
+  void prepare(GpuWork work) override;
+  void take(std::int64_t step, data::Batch batch) override;
+  void release() override { leaves_.input().release(); }
+  void launch(const GpuLaunch& launch) override;
+  std::vector<GpuRecord> wait() override;
+  GpuRecord make_leaf(int replica, std::int64_t step, std::span<float> leaf,
+                      std::span<float> changed) override;
+  void copy_integers(std::byte* to) override;
+  std::span<const float> has_gradient() const override { return leaves_.has_gradient(); }
+  void begin_evaluation(const GpuSamples& samples, Weights weights) override;
+  ReplicaResult evaluate(const Fields& loaded) override;
+  at::Tensor predict(const at::Tensor& input) override;
+  void end_evaluation() override;
+
+ private:
+  using Work = std::unique_ptr<CapturedWork>;
+  CapturedWork* recorded(Work& work, std::size_t passes, const std::function<void()>& action);
+  void run(Work& work, std::size_t passes, const std::function<void()>& action);
+  void run_step(std::int64_t step);
+  void add_leaf(const gpu::LeafTensor* table);
+  void update(std::int64_t step);
+  void decide(std::int64_t step);
+  void keep_integers();
+  gpu::UpdateCall update_call() const;
+  std::vector<GpuPass> passes_of(int replica) const;
+  GpuLeaves::Found found_in(std::int64_t step) const;
+  void fetch_found();
+  GpuRecord record_of(std::size_t step) const;
+  float* row(int index) const { return rows_.select(0, index).data_ptr<float>(); }
+  bool has_loss_scaling() const noexcept { return setup_.leaf_type == DataType::F16; }
+  gpu::Skips skips() const noexcept {
+    return has_loss_scaling() ? gpu::Skips::Possible : gpu::Skips::Never;
+  }
+  gpu::Stream raw_stream() const { return stream_.stream(); }
+
+  const GpuSetup setup_;
+  GpuWork work_;
+  c10::cuda::CUDAStream stream_;
+  GpuLeaves leaves_;
+  gpu::LeafSteps leaf_steps_;
+  gpu::UpdateRules rules_;
+
+  // On the GPU:
+  at::Tensor rows_;     ///< [nodes of the tree that are under way, elements]
+  at::Tensor losses_;   ///< [steps, replicas]
+  at::Tensor metrics_;  ///< [steps, metrics]
+  DeviceTable<gpu::ChunkRange> ranges_;
+  DeviceTable<gpu::ChunkMeasure> measured_;
+  DeviceTable<optimizer::TrustSums> trust_sums_;
+  DeviceTable<double> trust_;
+  DeviceTable<gpu::Coefficients> coefficients_;
+  DeviceTable<gpu::StepControl> records_;
+
+  // On the host:
+  std::vector<optimizer::ParameterSettings> settings_;
+  gpu::PinnedMemory host_losses_;
+  gpu::PinnedMemory host_metrics_;
+  gpu::PinnedMemory host_leaf_;
+  std::optional<GpuFields> evaluated_;  ///< while it evaluates
+  Weights evaluated_weights_ = Weights::Trained;
+  std::map<std::int64_t, Work> steps_;  ///< by their number
+  std::map<int, Work> replicas_;        ///< leaves, by replica
+  const CapturedWork* first_ = nullptr;
+  bool can_be_recorded_ = true;
+  std::size_t next_leaf_ = 0;
+  std::int64_t launched_ = 0;  ///< steps under way
+  at::cuda::CUDAEvent done_;
+};
+
+}  // namespace lockstep::train

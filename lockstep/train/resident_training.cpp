@@ -1,0 +1,106 @@
+#include "lockstep/train/resident_training.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/phase_times.h"
+
+namespace lockstep::train {
+
+std::int64_t steps_per_launch(const Options& options) {
+  return std::min(options.device_iterations(), options.steps_at_once());
+}
+
+ResidentTraining::ResidentTraining(GpuTraining& gpu, const Options& options,
+                                   const StateShape& shape, const LeafTotals& totals)
+    : gpu_(gpu), options_(options), shape_(shape), totals_(totals) {}
+
+void ResidentTraining::take_over(const std::byte* state) {
+  progress_ = shape_.progress(state);
+  const auto counts = shape_.counts(state);
+  counts_.assign(counts.begin(), counts.end());
+  gpu_.set_loss_scale(progress_.loss_scale, progress_.good_steps);
+  is_ahead_ = false;
+}
+
+void ResidentTraining::bring_home(std::byte* state) {
+  gpu_.download(state);
+  shape_.progress(state) = progress_;
+  is_ahead_ = false;
+}
+
+ResidentTraining::Part ResidentTraining::part_of(const DataLoader::Iteration& iteration,
+                                                 std::int64_t first) const {
+  const auto left = options_.device_iterations() - first;
+  return {
+      .iteration = iteration, .first = first, .steps = std::min(left, steps_per_launch(options_))};
+}
+
+ResidentTraining::Part ResidentTraining::after(const Part& part) const {
+  const auto end = part.first + part.steps;
+  if (end < options_.device_iterations()) return part_of(part.iteration, end);
+  auto next = part.iteration;
+  if (++next.number == next.loader->size()) {
+    next.number = 0;
+    ++next.epoch;
+  }
+  return part_of(next, 0);
+}
+
+/// The loader goes on from where it is, if that is where the part begins.
+void ResidentTraining::load(const Part& part) {
+  auto& loader = *part.iteration.loader;
+  auto& batches = loader.micro_batches(part.iteration, part.first);
+  const auto per_step = options_.gradient_accumulation() * loader.layout().local.count;
+  for (std::int64_t i = 0; i < part.steps * per_step; ++i) {
+    auto batch = batches.next();
+    if (!batch) throw Error(ErrorKind::Bug, "train: the loader's epoch is too short");
+    gpu_.take(i / per_step, std::move(*batch));
+  }
+  loaded_ = part;
+}
+
+std::vector<ResidentTraining::Step> ResidentTraining::run(
+    const DataLoader::Iteration& iteration, std::int64_t first,
+    const std::function<double(std::int64_t)>& factor) {
+  Stopwatch watch;
+  const auto part = part_of(iteration, first);
+  const auto is_same = [&](const Part& other) {
+    return other.iteration.loader == iteration.loader && other.iteration.epoch == iteration.epoch &&
+           other.iteration.number == iteration.number && other.first == first;
+  };
+  if (!loaded_ || !is_same(*loaded_)) {
+    gpu_.release();
+    load(part);
+  }
+  waited_for_data_ = watch.lap();
+  std::vector<double> factors;
+  for (std::int64_t i = 0; i < part.steps; ++i) factors.push_back(factor(progress_.steps + i));
+  gpu_.launch({.first_step = progress_.steps, .lr_factors = factors, .counts = counts_});
+  gpu_.release();
+  load(after(part));
+  std::vector<Step> steps;
+  for (const auto& record : gpu_.wait()) {
+    steps.push_back(read(record));
+    count(steps.back());
+  }
+  is_ahead_ = true;
+  return steps;
+}
+
+ResidentTraining::Step ResidentTraining::read(const GpuRecord& record) const {
+  Step step{.totals = std::vector<float>(totals_.count()), .is_skipped = record.is_skipped};
+  const std::span<float> totals(step.totals);
+  std::ranges::copy(gpu_.has_gradient(), totals_.changed(totals).begin());
+  std::ranges::copy(record.losses, totals_.losses(totals).begin());
+  std::ranges::copy(record.metrics, totals_.metrics(totals).begin());
+  return step;
+}
+
+void ResidentTraining::count(const Step& step) {
+  if (step.is_skipped) return;
+  const auto has_gradient = gpu_.has_gradient();
+  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += has_gradient[i] != 0 ? 1 : 0;
+}
+
+}  // namespace lockstep::train
