@@ -449,5 +449,19 @@ TEST(BatchNormErrorTest, SaysWhatWasExpectedAndFound) {
                "batch norm: expected at least one channel, found 0");
 }
 
+TEST(BatchNormTest, RefusesGroupsThatReplicasDoNotShareAndReplicasAtOnceOnACpu) {
+  BatchNorm layer(4);
+  EXPECT_STREQ(
+      error_of([&] { layer->set_groups(4, 3); }).what(),
+      "batch norm: expected groups that replicas share evenly, found 4 groups of 3 replicas");
+  layer->set_groups(4, 2);
+  EXPECT_STREQ(
+      error_of([&] {
+        layer->forward(noise({8, 4, 3, 3}, 1));
+      }).what(),
+      "batch norm: expected f32, fp16 or bf16 on a GPU for several replicas at once, found "
+      "Float on cpu");
+}
+
 }  // namespace
 }  // namespace lockstep::nn

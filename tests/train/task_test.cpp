@@ -109,5 +109,36 @@ TEST(TaskTest, IsTestedWithALossOfItsOwn) {
   EXPECT_GT(model.evaluate(test).loss, 0.1);
 }
 
+/// What micro-batches would have had one by one.
+at::Tensor losses_one_by_one(const Loss& loss, const at::Tensor& output, const Fields& fields,
+                             std::int64_t groups) {
+  std::vector<at::Tensor> losses;
+  const auto samples = output.size(0) / groups;
+  for (std::int64_t i = 0; i < groups; ++i) {
+    losses.push_back(
+        loss(output.narrow(0, i * samples, samples), fields.part(i * samples, samples)));
+  }
+  return at::stack(losses);
+}
+
+TEST(TaskTest, LossesOfSeveralMicroBatchesAreThoseOfEach) {
+  torch::manual_seed(3);
+  const auto output = torch::randn({12, 5});
+  Fields fields;
+  // One that does not count: its micro-batch has a mean over fewer.
+  fields.set("label", torch::tensor({0, 1, 2, 3, 4, -100, 1, 2, 0, 4, 3, 2}));
+  fields.set("target", torch::randn({12, 5}));
+  const Loss own(
+      [](const at::Tensor& found, const Fields& of) { return (found - of["target"]).abs().max(); });
+  for (const auto& loss :
+       {cross_entropy(), cross_entropy("label", 0.1), mean_squared_error("target"), own}) {
+    for (const std::int64_t groups : {1, 3, 4}) {
+      const auto losses = loss.of_groups(output, fields, groups);
+      ASSERT_EQ(losses.sizes(), at::IntArrayRef({groups}));
+      expect_close(losses, losses_one_by_one(loss, output, fields, groups), 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -83,6 +83,7 @@ at::Tensor BatchNormImpl::forward_add_relu(const at::Tensor& x, const at::Tensor
 
 at::Tensor BatchNormImpl::run(const at::Tensor& x, const at::Tensor& residual, Relu relu) {
   check(x, residual);
+  if (is_training() && replicas_ > 1) check_can_part_replicas(x, residual);
   if (!has_kernel_for(x, residual) || (!is_training() && needs_gradient(x, residual))) {
     return compose(x, residual, relu);
   }
@@ -128,6 +129,15 @@ void BatchNormImpl::check(const at::Tensor& x, const at::Tensor& residual) const
   }
 }
 
+void BatchNormImpl::check_can_part_replicas(const at::Tensor& x, const at::Tensor& residual) const {
+  if (x.is_cuda() && has_kernel_for(x, residual)) return;
+  throw Error(ErrorKind::Unavailable,
+              fmt::format("batch norm: expected f32, fp16 or bf16 on a GPU for several replicas at "
+                          "once, found {} on {}",
+                          c10::toString(x.scalar_type()), x.device().str()),
+              "train with --fuse off");
+}
+
 bool BatchNormImpl::has_kernel_for(const at::Tensor& x, const at::Tensor& residual) const {
   if (kernels_ == NormKernels::Libtorch || (x.dim() != 2 && x.dim() != 4)) return false;
   if (x.numel() == 0 || !is_plain(x) || !has_kernel_for_type(x)) return false;
@@ -163,13 +173,6 @@ at::Tensor BatchNormImpl::normalize_composed(const at::Tensor& x) {
                           at::globalContext().userEnabledCuDNN());
   };
   if (!is_training()) return normalize(x);
-  if (replicas_ > 1) {
-    throw Error(ErrorKind::Unavailable,
-                fmt::format("batch norm: expected f32, fp16 or bf16 on a GPU for several replicas "
-                            "at once, found {} on {}",
-                            c10::toString(x.scalar_type()), x.device().str()),
-                "train with --fuse off");
-  }
   num_batches_tracked.add_(groups_);
   if (groups_ == 1) return normalize(x);
   auto groups = x.chunk(groups_);

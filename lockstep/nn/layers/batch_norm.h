@@ -66,6 +66,7 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   at::Tensor compose(const at::Tensor& x, const at::Tensor& residual, Relu relu);
   at::Tensor normalize_composed(const at::Tensor& x);
   void check(const at::Tensor& x, const at::Tensor& residual) const;
+  void check_can_part_replicas(const at::Tensor& x, const at::Tensor& residual) const;
   bool has_kernel_for(const at::Tensor& x, const at::Tensor& residual) const;
   bool needs_gradient(const at::Tensor& x, const at::Tensor& residual) const;
 
