@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lockstep/base/version.h"
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/real_number.h"
 #include "lockstep/cli/whole_number.h"
@@ -155,8 +156,7 @@ void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& 
   add("--reduction-order", to.reduction_order, "HOW",
       "ordered: the same bits on any layout; fast: as the transport likes best");
   app.add_flag("--deterministic", to.deterministic,
-               "the same bits in every run, for any number of instances on a GPU; on a CPU they "
-               "always are")
+               "the same bits in every run; on a CPU they always are")
       ->group(group);
   app.add_option("--seed", to.request.seed, "of first weights, order, augmentation and dropout")
       ->check(whole_number())
@@ -208,6 +208,22 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
       ->capture_default_str();
 }
 
+void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_option("--fuse", to.fuse,
+                 "compute micro-batches as one batch, each with its own batch norm: auto: "
+                 "all of an instance, with --deterministic all of one replica; or off")
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--snapshot-every", to.request.snapshot_every,
+                 "launches of steps after which the state is copied to the host's memory; a "
+                 "crash costs as many")
+      ->check(whole_number(1))
+      ->type_name("N")
+      ->group(group)
+      ->capture_default_str();
+}
+
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_option("--device", to.device,
                  "what computes: cpu, cuda: instances take the host's GPUs in turn, or auto: GPUs "
@@ -215,19 +231,7 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->type_name("KIND")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--fuse", to.fuse,
-                 "on GPUs, compute micro-batches as one batch, each with its own batch norm: auto: "
-                 "all of an instance, with --deterministic all of one replica; or off")
-      ->type_name("HOW")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--snapshot-every", to.request.snapshot_every,
-                 "on GPUs, iterations after which the state is copied to the host's memory; a "
-                 "crash costs as many")
-      ->check(whole_number(1))
-      ->type_name("N")
-      ->group(group)
-      ->capture_default_str();
+  if (built_with_cuda()) add_gpu_options(app, to, group);
   app.add_option("--cpu-features", to.cpu_features,
                  "vector units for libraries, part of what results depend on: auto, sse4, avx2 or "
                  "avx512")

@@ -6,23 +6,27 @@
 
 namespace lockstep::gpu {
 
-DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
+template <>
+Memory<Space::Device>::Memory(std::size_t bytes) : bytes_(bytes) {
   void* data = nullptr;
   if (bytes > 0) check(cudaMalloc(&data, bytes), "cudaMalloc");
   data_ = static_cast<std::byte*>(data);
 }
 
-DeviceMemory::~DeviceMemory() {
+template <>
+Memory<Space::Device>::~Memory() {
   (void)cudaFree(data_);
 }
 
-PinnedMemory::PinnedMemory(std::size_t bytes) : bytes_(bytes) {
+template <>
+Memory<Space::Pinned>::Memory(std::size_t bytes) : bytes_(bytes) {
   void* data = nullptr;
   if (bytes > 0) check(cudaHostAlloc(&data, bytes, cudaHostAllocPortable), "cudaHostAlloc");
   data_ = static_cast<std::byte*>(data);
 }
 
-PinnedMemory::~PinnedMemory() {
+template <>
+Memory<Space::Pinned>::~Memory() {
   (void)cudaFreeHost(data_);
 }
 

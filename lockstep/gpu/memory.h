@@ -1,26 +1,32 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <utility>
 
 #include "lockstep/gpu/stream.h"
 
 namespace lockstep::gpu {
 
-/// Bytes of the current GPU, unset. Whoever frees them waits for the GPU.
-class DeviceMemory {
+/// Where memory is.
+enum class Space {
+  Device,  ///< of the current GPU; whoever frees it waits for the GPU
+  Pinned,  ///< of the host, which a GPU reads and writes by itself, without a copy on the way
+};
+
+/// Bytes of a space, unset. Errors: `Unavailable` where there are not so many.
+template <Space space>
+class Memory {
  public:
-  DeviceMemory() = default;
-  explicit DeviceMemory(std::size_t bytes);
-  DeviceMemory(DeviceMemory&& other) noexcept
+  Memory() = default;
+  explicit Memory(std::size_t bytes);
+  Memory(Memory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+  Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~DeviceMemory();
+  ~Memory();
 
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
@@ -34,31 +40,17 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Bytes of the host, unset, that a GPU reads and writes by itself, without a copy on the way.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  explicit PinnedMemory(std::size_t bytes);
-  PinnedMemory(PinnedMemory&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~PinnedMemory();
+template <>
+Memory<Space::Device>::Memory(std::size_t bytes);
+template <>
+Memory<Space::Device>::~Memory();
+template <>
+Memory<Space::Pinned>::Memory(std::size_t bytes);
+template <>
+Memory<Space::Pinned>::~Memory();
 
-  std::byte* data() const noexcept { return data_; }
-  std::size_t bytes() const noexcept { return bytes_; }
-  template <typename T>
-  T* as() const noexcept {
-    return reinterpret_cast<T*>(data_);
-  }
-
- private:
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
+using DeviceMemory = Memory<Space::Device>;
+using PinnedMemory = Memory<Space::Pinned>;
 
 /// Copies in the order of the stream. Memory of the host that is not pinned is read before it
 /// returns, and written only when the stream has come there.

@@ -3,17 +3,21 @@
 
 namespace lockstep::gpu {
 
-DeviceMemory::DeviceMemory(std::size_t) {
+template <>
+Memory<Space::Device>::Memory(std::size_t) {
   refuse_without_cuda("memory of a GPU");
 }
 
-DeviceMemory::~DeviceMemory() = default;
+template <>
+Memory<Space::Device>::~Memory() {}
 
-PinnedMemory::PinnedMemory(std::size_t) {
+template <>
+Memory<Space::Pinned>::Memory(std::size_t) {
   refuse_without_cuda("pinned memory");
 }
 
-PinnedMemory::~PinnedMemory() = default;
+template <>
+Memory<Space::Pinned>::~Memory() {}
 
 void copy_to_device(const void*, void*, std::size_t, Stream) {
   refuse_without_cuda("copy to a GPU");

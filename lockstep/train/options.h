@@ -60,8 +60,8 @@ class Options {
   /// On GPUs too, the same bits in every run, for any number of instances on one; slower. CPUs
   /// always give that.
   Options& deterministic();
-  /// On GPUs: iterations after which the state is brought to the host's memory, in the background.
-  /// A crash costs as many.
+  /// On GPUs: launches after which the state is brought to the host's memory. A crash costs as
+  /// many.
   Options& snapshot_every(std::int64_t iterations);
   /// On GPUs: optimizer steps of an iteration that are launched together, at the most. What happens
   /// after a step, as `TrainingModel::on_step`, happens after all of them.

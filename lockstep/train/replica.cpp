@@ -15,14 +15,6 @@
 namespace lockstep::train {
 namespace {
 
-void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
-  if (gradient.layout() == at::kStrided) return;
-  throw Error(
-      ErrorKind::Options,
-      fmt::format("model: the gradient of '{}' is sparse, and only dense ones are combined", name),
-      "build the embedding with sparse(false)");
-}
-
 /// A tensor that stood in memory of the engine's gets its own.
 void give_own_memory(const at::Tensor& tensor) {
   const torch::NoGradGuard no_grad;
@@ -32,6 +24,14 @@ void give_own_memory(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
+  if (gradient.layout() == at::kStrided) return;
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("model: the gradient of '{}' is sparse, and only dense ones are combined", name),
+      "build the embedding with sparse(false)");
+}
 
 Replica::Replica(int number, std::unique_ptr<nn::Model> model, const WeightLayout& layout,
                  const StateShape& shape)

@@ -19,6 +19,9 @@ namespace lockstep::train {
 /// What stands for buffers of whole numbers among the totals of a leaf.
 std::array<float, LeafTotals::kHashBytes> hash_of_integers(std::span<const std::byte> bytes);
 
+/// Throws `Options` for a gradient that cannot be combined with others.
+void refuse_sparse(const at::Tensor& gradient, const std::string& name);
+
 /// One replica of the model. Its weights are those of the host's one copy, read in place; its
 /// buffers are its own for the length of a step. One thread at a time.
 class Replica {

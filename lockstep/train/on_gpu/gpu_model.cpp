@@ -8,19 +8,9 @@
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/scalar_types.h"
+#include "lockstep/train/replica.h"
 
 namespace lockstep::train {
-namespace {
-
-void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
-  if (gradient.layout() == at::kStrided) return;
-  throw Error(
-      ErrorKind::Options,
-      fmt::format("model: the gradient of '{}' is sparse, and only dense ones are combined", name),
-      "build the embedding with sparse(false)");
-}
-
-}  // namespace
 
 GpuModel::GpuModel(std::unique_ptr<nn::Model> model, const WeightLayout& layout,
                    const GpuState& state, const Task& task)
