@@ -225,9 +225,7 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
 }
 
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--device", to.device,
-                 "what computes: cpu, cuda: instances take the host's GPUs in turn, or auto: GPUs "
-                 "where there are any")
+  app.add_option("--device", to.device, "what computes: auto or cpu; cuda takes a build with CUDA")
       ->type_name("KIND")
       ->group(group)
       ->capture_default_str();
