@@ -57,9 +57,19 @@ void make_private_folder(const std::string& path) {
   }
 }
 
+/// A lock is on what was opened, which may have been removed before it was ours, and another folder
+/// made under the name since then.
+bool is_still_named(const UniqueFd& folder, const std::string& path) {
+  struct stat locked {};
+  struct stat named {};
+  return ::fstat(folder.get(), &locked) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
+}
+
 void remove_if_abandoned(const std::string& path) {
   const auto folder = open_folder(path);
   if (!folder || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;
+  if (!is_still_named(folder, path)) return;
   std::error_code ignored;
   fs::remove_all(path, ignored);
 }
@@ -89,8 +99,7 @@ bool RunDirectory::try_create() {
   if (!lock_ && errno == ENOENT) return false;
   if (!lock_) throw io_error("run: open " + path_);
   if (::flock(lock_.get(), LOCK_EX) != 0) throw io_error("run: lock " + path_);
-  struct stat info {};
-  return ::fstat(lock_.get(), &info) == 0 && info.st_nlink > 0;
+  return is_still_named(lock_, path_);
 }
 
 void RunDirectory::remove() const noexcept {
