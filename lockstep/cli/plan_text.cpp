@@ -163,6 +163,15 @@ std::string buckets_text(const Plan& plan) {
                          : fmt::format("{}, the largest of {}", number, count(largest, "number")));
 }
 
+std::string gpu_text(const train::PlannedTraining& planned) {
+  if (!planned.gpu) return "";
+  const auto& gpu = *planned.gpu;
+  return line("on a GPU",
+              fmt::format("state {}, gradients {}, samples {}, activations {}; {} in all",
+                          memory_text(gpu.state), memory_text(gpu.sums), memory_text(gpu.samples),
+                          memory_text(gpu.activations), memory_text(gpu.total())));
+}
+
 }  // namespace
 
 std::string to_text(const Plan& plan) {
@@ -173,7 +182,7 @@ std::string to_text(const Plan& plan) {
 
 std::string to_text(const train::PlannedTraining& planned) {
   const bool is_kept = !planned.kept_in.empty();
-  return to_text(planned.plan) +
+  return to_text(planned.plan) + gpu_text(planned) +
          fmt::format("cache key {}  ({}{})\n", planned.key, planned.is_cached ? "cached" : "new",
                      is_kept ? "" : ", not kept") +
          (is_kept ? line("kept in", planned.kept_in) : "");

@@ -152,6 +152,10 @@ std::uint64_t ShardedUpdate::version() const noexcept {
   return committed_->load(std::memory_order_acquire);
 }
 
+std::span<std::byte> ShardedUpdate::states() const noexcept {
+  return {states_, 2 * whole_lines(shape_.state_bytes)};
+}
+
 void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write) {
   const auto next = version() + 1;
   if (communicator_.rank() == 0) write(state_of(next));

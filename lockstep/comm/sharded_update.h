@@ -140,6 +140,11 @@ class ShardedUpdate {
   /// How often the state was written; 0: never.
   std::uint64_t version() const noexcept;
   const std::byte* state() const noexcept { return state_of(version()); }
+  /// Where the next version will be written: what stands there before `initialize` is kept, where
+  /// its function does not write over it.
+  std::byte* next_state() const noexcept { return state_of(version() + 1); }
+  /// All that versions are written to.
+  std::span<std::byte> states() const noexcept;
   /// What is not a version's own, zero at first. Whoever writes here, other than in `initialize`,
   /// writes the same on every host, and nothing that could be seen half written after a crash.
   std::byte* common() const noexcept;

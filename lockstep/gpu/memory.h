@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "lockstep/gpu/stream.h"
@@ -52,10 +53,28 @@ Memory<Space::Pinned>::~Memory();
 using DeviceMemory = Memory<Space::Device>;
 using PinnedMemory = Memory<Space::Pinned>;
 
+/// Memory of the host that is somebody else's, as one that instances share, pinned while this
+/// lives. Where the system does not allow that, copies are slower and wait for each other.
+class PinnedRange {
+ public:
+  PinnedRange() = default;
+  explicit PinnedRange(std::span<std::byte> memory) noexcept;
+  PinnedRange(PinnedRange&& other) noexcept : begin_(std::exchange(other.begin_, nullptr)) {}
+  PinnedRange& operator=(PinnedRange&& other) noexcept {
+    std::swap(begin_, other.begin_);
+    return *this;
+  }
+  ~PinnedRange();
+
+ private:
+  void* begin_ = nullptr;
+};
+
 /// Copies in the order of the stream. Memory of the host that is not pinned is read before it
 /// returns, and written only when the stream has come there.
 void copy_to_device(const void* host, void* device, std::size_t bytes, Stream stream);
 void copy_to_host(const void* device, void* host, std::size_t bytes, Stream stream);
+void copy_on_device(const void* from, void* to, std::size_t bytes, Stream stream);
 /// Waits until all that the stream was given is done.
 void wait_for(Stream stream);
 

@@ -31,4 +31,8 @@ std::vector<std::string> Environment::to_strings() const {
   return strings;
 }
 
+void set_for_libraries(const std::string& name, const std::string& value) {
+  ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+}
+
 }  // namespace lockstep::topology

@@ -35,4 +35,8 @@ class Environment {
   std::map<std::string, std::string> variables_;
 };
 
+/// Gives this process a variable, unless it has it, for a library that looks nowhere else. No other
+/// thread may look at the environment meanwhile.
+void set_for_libraries(const std::string& name, const std::string& value);
+
 }  // namespace lockstep::topology

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sets/numbered_set.h"
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/gpu/memory.h"
 
@@ -19,8 +20,8 @@ const data::Field* find_field(const data::Dataset& set, const std::string& name)
 }
 
 /// 8-bit pictures have to become something that can be computed with.
-std::optional<data::Pipeline> decide_pipeline(const Options& options, const data::Dataset& set,
-                                              const DataLoaderOptions& loading) {
+std::optional<data::Pipeline> decide_host_pipeline(const Options& options, const data::Dataset& set,
+                                                   const DataLoaderOptions& loading) {
   if (loading.pipeline) return loading.pipeline;
   const auto* field = find_field(set, loading.image_field);
   const bool is_picture =
@@ -29,6 +30,35 @@ std::optional<data::Pipeline> decide_pipeline(const Options& options, const data
   data::PresetOptions preset;
   preset.output.type = input_type(options.precision(), options.half());
   return data::evaluation_pipeline(*field, preset);
+}
+
+/// Whatever is stored on a GPU becomes numbers there; 8 bits are for what has to travel.
+std::optional<data::Pipeline> decide_pipeline(const Options& options, const data::Dataset& set,
+                                              const DataLoaderOptions& loading) {
+  auto pipeline = decide_host_pipeline(options, set, loading);
+  if (pipeline && options.has_data_on_device()) {
+    pipeline->output = {.type = input_type(options.precision(), options.half()),
+                        .layout = data::Layout::ChannelsLast};
+  }
+  return pipeline;
+}
+
+std::optional<train::StoredSet> decide_storage(const Options& options, const data::DatasetPtr& set,
+                                               const DataLoaderOptions& loading) {
+  if (!options.has_data_on_device()) return std::nullopt;
+  if (options.device() != DeviceKind::Cuda) {
+    throw Error(ErrorKind::Options, "Options::data_on_device: expected a GPU, found device cpu",
+                "--device cuda, or leave --data-on-device out");
+  }
+  return train::StoredSet{.set = set,
+                          .image_field = loading.image_field,
+                          .pipeline = decide_pipeline(options, *set, loading),
+                          .seed = options.seed()};
+}
+
+data::DatasetPtr loaded_set(const data::DatasetPtr& set, bool is_stored) {
+  if (!is_stored) return set;
+  return std::make_shared<data::NumberedSet>(set->size());
 }
 
 train::BatchTensors tensors_for(const Options& options, const data::Dataset& set,
@@ -51,13 +81,14 @@ std::shared_ptr<std::byte> pin(std::size_t bytes) {
   return {memory, memory->data()};
 }
 
-data::LoaderOptions loader_options(const Options& options, const data::Dataset& set,
+data::LoaderOptions loader_options(const Options& options,
+                                   const std::optional<data::Pipeline>& pipeline,
                                    const DataLoaderOptions& loading, int buffers) {
   data::LoaderOptions wanted{.mode = loading.mode,
                              .workers = loading.workers,
                              .buffers = buffers,
                              .patience = patience(options.world().identity()),
-                             .pipeline = decide_pipeline(options, set, loading),
+                             .pipeline = pipeline,
                              .image_field = loading.image_field};
   if (options.device() == DeviceKind::Cuda) wanted.allocate = pin;
   return wanted;
@@ -121,9 +152,14 @@ DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
       order_(checked(set).size(), shape_of(options, loading, layout_),
              {.seed = options.seed(), .shuffle = loading.shuffle, .limit = loading.limit}),
       tensors_(tensors_for(options, *set, loading)),
+      stored_(decide_storage(options, set, loading)),
+      stored_fields_(stored_ ? stored_->fields() : std::vector<data::Field>()),
       buffers_(train::loader_buffers(options, layout_)),
-      loader_(set, data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
-              loader_options(options, *set, loading, buffers_)),
+      loader_(
+          loaded_set(set, stored_.has_value()),
+          data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
+          loader_options(options, stored_ ? std::nullopt : decide_pipeline(options, *set, loading),
+                         loading, buffers_)),
       batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()),
       is_shuffled_(loading.shuffle),
       position_(options.loop_position()),
@@ -167,7 +203,8 @@ EvaluationLoader::EvaluationLoader(const Options& options, data::DatasetPtr set,
                                    .limit = loading.limit}),
       tensors_(tensors_for(options, *set, loading)),
       loader_(set, data::evaluation_batches(order_, layout_.local),
-              loader_options(options, *set, loading, 2 * layout_.num_devices + 2)) {
+              loader_options(options, decide_pipeline(options, *set, loading), loading,
+                             2 * layout_.num_devices + 2)) {
   options.freeze("EvaluationLoader");
 }
 

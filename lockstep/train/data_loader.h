@@ -10,6 +10,7 @@
 #include "lockstep/train/batch_tensors.h"
 #include "lockstep/train/job_layout.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/stored_set.h"
 
 namespace lockstep {
 
@@ -70,8 +71,12 @@ class DataLoader {
   // For the engine.
   const train::JobLayout& layout() const noexcept { return layout_; }
   const train::BatchTensors& tensors() const noexcept { return tensors_; }
-  /// The fields of a micro-batch, by sample.
-  const std::vector<data::Field>& fields() const noexcept { return loader_.fields(); }
+  /// Where samples are made on a GPU.
+  const std::optional<train::StoredSet>& stored() const noexcept { return stored_; }
+  /// The fields of a micro-batch that training sees, by sample.
+  const std::vector<data::Field>& fields() const noexcept {
+    return stored_ ? stored_fields_ : loader_.fields();
+  }
   int workers() const noexcept { return loader_.workers(); }
   /// Micro-batches that are filled or in use at the same time.
   int buffers() const noexcept { return buffers_; }
@@ -84,6 +89,8 @@ class DataLoader {
   train::JobLayout layout_;
   data::TrainOrder order_;
   train::BatchTensors tensors_;
+  std::optional<train::StoredSet> stored_;
+  std::vector<data::Field> stored_fields_;
   int buffers_;
   data::Loader loader_;
   std::int64_t batches_per_iteration_;

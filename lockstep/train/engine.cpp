@@ -268,7 +268,7 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
     communicator_.barrier("restore");  // nobody reads what was before
     updates_.initialize([&](std::byte* state) {
       const auto loop = tensors_->read(*from, state, frozen());
-      finish_epoch(loop.finished_epochs);
+      keep_finished_epochs(loop.finished_epochs);
       keep_loader_print(train::loader_print(from->manifest().options));
     });
     attach_all();
@@ -280,8 +280,14 @@ std::int64_t Engine::finished_epochs() const noexcept {
   return kept_numbers().finished_epochs.load();
 }
 
-void Engine::finish_epoch(std::int64_t epoch) noexcept {
-  if (communicator_.is_leader()) kept_numbers().finished_epochs.store(epoch);
+/// What is kept says so only when the epoch's last step is kept too.
+void Engine::finish_epoch(std::int64_t epoch) {
+  bring_home();
+  keep_finished_epochs(epoch);
+}
+
+void Engine::keep_finished_epochs(std::int64_t epochs) noexcept {
+  if (communicator_.is_leader()) kept_numbers().finished_epochs.store(epochs);
 }
 
 std::uint64_t Engine::loader_print() const noexcept {

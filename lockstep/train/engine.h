@@ -20,6 +20,7 @@
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/device_threads.h"
 #include "lockstep/train/early_leaf.h"
+#include "lockstep/train/gpu_snapshots.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/job_layout.h"
 #include "lockstep/train/memory_use.h"
@@ -96,7 +97,7 @@ class Engine {
 
   /// Epochs that are over, with all that follows their last step. They are kept with the state.
   std::int64_t finished_epochs() const noexcept;
-  void finish_epoch(std::int64_t epoch) noexcept;
+  void finish_epoch(std::int64_t epoch);
   /// What stands for the loader that the state was trained with, kept with it; 0: none yet.
   std::uint64_t loader_print() const noexcept;
   void keep_loader_print(std::uint64_t print) noexcept;
@@ -154,6 +155,7 @@ class Engine {
   };
   struct EvaluationRun;
   KeptNumbers& kept_numbers() const noexcept { return common_.numbers(updates_.common()); }
+  void keep_finished_epochs(std::int64_t epochs) noexcept;
   void write_requests(std::span<float> leaf);
   void write_requests_into(std::span<float> requests);
   bool is_wanted(Request request) const;
@@ -167,7 +169,10 @@ class Engine {
   void make_gpu(std::unique_ptr<nn::Model> model);
   void send_to_gpu();
   void prepare_gpu(const DataLoader& loader, std::int64_t kept_bytes);
+  void warn_of_memory(std::int64_t needed, std::int64_t available) const;
   void bring_home();
+  void begin_snapshot();
+  void take_snapshots();
   std::vector<StepOutput> run_resident(const StepPlace& place);
   StepOutput finish_resident(const ResidentTraining::Step& step, const StepPlace& place);
   void record_launch(std::int64_t steps, double data, double all);
@@ -224,7 +229,8 @@ class Engine {
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<GpuTraining> gpu_;          ///< that computes, where one does
   std::optional<ResidentTraining> resident_;  ///< where the state is there
-  std::int64_t launches_away_ = 0;            ///< since the state was brought home
+  std::optional<GpuSnapshots> snapshots_;     ///< likewise
+  std::int64_t launches_away_ = 0;            ///< since the state set out for home
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;

@@ -1,4 +1,5 @@
 #include <c10/core/DeviceType.h>
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -9,25 +10,10 @@
 #include "lockstep/gpu/devices.h"
 #include "lockstep/train/engine.h"
 #include "lockstep/train/evaluation_run.h"
+#include "lockstep/train/gpu_memory.h"
 
 namespace lockstep::train {
 namespace {
-
-/// What else a pass needs, as shares of the activations that it keeps: what they are made from on
-/// the way, and what libraries work with.
-constexpr double kBesideActivations = 1.35;
-
-DataType compute_type(const Options& options) {
-  return gradient_type(options.precision(), options.half());
-}
-
-/// Micro-batches that fit a GPU at once, by what one of them keeps in f32.
-std::int64_t groups_that_fit(const Options& options, int gpu, std::int64_t kept_bytes) {
-  const auto share = static_cast<double>(size_of(compute_type(options))) / sizeof(float);
-  const auto needed = std::max(1.0, static_cast<double>(kept_bytes) * share * kBesideActivations);
-  const auto free = static_cast<double>(gpu::describe_device(gpu).free_bytes);
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(free / needed));
-}
 
 GpuTraining::Weights gpu_weights(Which which) {
   return which == Which::Average ? GpuTraining::Weights::Average : GpuTraining::Weights::Trained;
@@ -62,11 +48,13 @@ void Engine::make_gpu(std::unique_ptr<nn::Model> model) {
                             .divisor = update_.divisor(),
                             .seed = setup_.options.seed(),
                             .is_deterministic = setup_.options.is_deterministic(),
+                            .home = updates_.states(),
                             .tell = setup_.tell},
                            std::move(model));
   const bool is_alone = communicator_.size() == 1;
   if (is_alone && setup_.optimizer.kind() != OptimizerKind::Custom) {
     resident_.emplace(*gpu_, setup_.options, shape_, totals_);
+    snapshots_.emplace(*gpu_, updates_, shape_);
   }
 }
 
@@ -84,18 +72,55 @@ void Engine::prepare_gpu(const DataLoader& loader, std::int64_t kept_bytes) {
                             .batch_size = loader.shape().batch_size,
                             .steps = resident_ ? steps_per_launch(options) : 1};
   const bool by_replica = options.is_deterministic() || !resident_;
-  gpu_->prepare({.input = input,
-                 .samples = {loader.fields(), loader.tensors().picture_format()},
-                 .passes = choose_passes(input, options.fuse(), by_replica,
-                                         groups_that_fit(options, *layout().gpu, kept_bytes))});
+  const GpuDemand demand{
+      .weights = weights_,
+      .shape = shape_,
+      .compute = compute_type(options),
+      .input = input,
+      .samples = {loader.fields(), loader.tensors().picture_format(), loader.stored()},
+      .kept_bytes = kept_bytes};
+  // One version of the state is there already.
+  const auto memory =
+      gpu::describe_device(*layout().gpu).free_bytes + static_cast<std::int64_t>(shape_.bytes());
+  const auto passes =
+      choose_passes(input, options.fuse(), by_replica, groups_that_fit(demand, memory));
+  warn_of_memory(gpu_memory(demand, passes.front().groups()).total(), memory);
+  gpu_->prepare(
+      {.input = input, .samples = demand.samples, .fuse = options.fuse(), .passes = passes});
+}
+
+void Engine::warn_of_memory(std::int64_t needed, std::int64_t available) const {
+  if (needed <= available) return;
+  const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  setup_.tell(
+      fmt::format("GPU {}: this run needs about {:.1f} GiB, where {:.1f} are free: if that is too "
+                  "much, try {}a lower --batch-size",
+                  *layout().gpu, gib(needed), gib(available),
+                  setup_.options.fuse() == Fuse::Off ? "" : "--fuse off, or "));
 }
 
 /// The state as it is, for whoever looks at it on the host.
 void Engine::bring_home() {
-  if (!resident_ || !resident_->is_ahead()) return;
+  if (!resident_) return;
+  snapshots_->finish();
+  if (launches_away_ == 0) return;
+  begin_snapshot();
+  snapshots_->finish();
+}
+
+/// A checkpoint that is still copied from where it would be written is waited for.
+void Engine::begin_snapshot() {
   wait_for_copy();
-  updates_.initialize([&](std::byte* state) { resident_->bring_home(state); });
+  snapshots_->begin(resident_->progress());
   launches_away_ = 0;
+}
+
+/// One that takes longer than the launches between two of them delays the next.
+void Engine::take_snapshots() {
+  snapshots_->commit_arrived();
+  ++launches_away_;
+  const bool is_due = launches_away_ >= setup_.options.snapshot_every();
+  if (is_due && !snapshots_->is_under_way()) begin_snapshot();
 }
 
 std::vector<StepOutput> Engine::run_resident(const StepPlace& place) {
@@ -114,7 +139,7 @@ std::vector<StepOutput> Engine::run_resident(const StepPlace& place) {
   next_step_ += std::ssize(steps);
   communicator_.note_step(progress().steps);
   record_launch(std::ssize(steps), resident_->waited_for_data(), watch.lap());
-  if (++launches_away_ >= setup_.options.snapshot_every()) bring_home();
+  take_snapshots();
   return outputs;
 }
 
@@ -195,7 +220,7 @@ std::array<float, LeafTotals::kHashBytes> Engine::gpu_integer_hash() const {
 
 void Engine::evaluate_on_gpu(EvaluationRun& run) {
   const GpuEvaluation evaluation(
-      *gpu_, {run.loader.fields(), run.loader.tensors().picture_format()}, run.which);
+      *gpu_, {run.loader.fields(), run.loader.tensors().picture_format(), {}}, run.which);
   if (!resident_) gpu_->refresh(updates_.state());
   while (const auto batch = run.take()) {
     run.put(*batch, gpu_->evaluate(BatchTensors::as_loaded(*batch)));

@@ -18,6 +18,7 @@
 #include "lockstep/train/device_options.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/replica_result.h"
+#include "lockstep/train/stored_set.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_state.h"
 #include "lockstep/train/weight_layout.h"
@@ -64,19 +65,22 @@ struct GpuSetup {
   std::int64_t divisor = 1;            ///< of summed gradients
   std::uint64_t seed = 0;
   bool is_deterministic = false;
+  std::span<std::byte> home{};  ///< where downloads will go
   std::function<void(const std::string&)> tell;
 };
 
-/// How a loader gives samples.
+/// How a loader gives samples; or, where they are stored on the GPU, how they are made there.
 struct GpuSamples {
   std::vector<data::Field> fields{};
   std::optional<PictureFormat> picture{};  ///< among them
+  std::optional<StoredSet> stored{};       ///< of which the loader gives numbers
 };
 
 /// What steps are made of.
 struct GpuWork {
   GpuInputShape input{};
   GpuSamples samples{};
+  Fuse fuse = Fuse::Auto;  ///< how passes were chosen
   std::vector<GpuPass> passes{};
 };
 
@@ -106,8 +110,11 @@ class GpuTraining {
   virtual void upload(const std::byte* state, const float* frozen) = 0;
   /// The same for weights and buffers alone.
   virtual void refresh(const std::byte* state) = 0;
-  /// Gives it back, and waits until it is there.
-  virtual void download(std::byte* state) = 0;
+  /// Begins to give back the state that all work so far leads to. Steps that are launched meanwhile
+  /// do not wait for it, and the next one of these waits for the last.
+  virtual void begin_download(std::byte* state) = 0;
+  virtual bool is_downloaded() const = 0;
+  virtual void wait_for_download() = 0;
   /// Loss scaling goes on with this.
   virtual void set_loss_scale(double scale, std::int64_t good_steps) = 0;
 

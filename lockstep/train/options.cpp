@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/interval.h"
+#include "lockstep/topology/environment.h"
 
 namespace lockstep {
 namespace {
@@ -134,6 +135,8 @@ Options& Options::fuse(Fuse fuse) {
 Options& Options::deterministic() {
   check_open("deterministic");
   is_deterministic_ = true;
+  // cuBLAS gives the same bits where the size of its workspaces is fixed, and asks for it here.
+  topology::set_for_libraries("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   return *this;
 }
 
@@ -148,6 +151,12 @@ Options& Options::steps_at_once(std::int64_t steps) {
   check_open("steps_at_once");
   check_at_least_one("steps_at_once", steps);
   steps_at_once_ = steps;
+  return *this;
+}
+
+Options& Options::data_on_device() {
+  check_open("data_on_device");
+  has_data_on_device_ = true;
   return *this;
 }
 

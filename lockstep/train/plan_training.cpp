@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/gpu/devices.h"
 #include "lockstep/nn/compute_threads.h"
+#include "lockstep/train/gpu_memory.h"
 #include "lockstep/train/planner.h"
 #include "lockstep/train/replica_result.h"
+#include "lockstep/train/resident_training.h"
 #include "lockstep/train/train_setup.h"
 
 namespace lockstep::train {
@@ -20,6 +23,32 @@ TrainRequest as_one(TrainRequest request, const topology::JobShape& shape) {
   request.loader_mode = data::LoaderMode::Sync;
   request.workers = 0;
   return request;
+}
+
+/// Of the instance that has most replicas, on a GPU that nobody else is on.
+GpuMemory planned_gpu_memory(const Options& options, const Optimizer& optimizer,
+                             const nn::Model& model, const DataLoader& loader,
+                             const plan::Plan& plan) {
+  GpuInputShape input{.micro_batches = options.gradient_accumulation(),
+                      .batch_size = loader.shape().batch_size,
+                      .steps = steps_per_launch(options)};
+  for (const auto& instance : plan.instances) {
+    if (instance.replicas.count > input.replicas.count) input.replicas = instance.replicas;
+  }
+  const auto weights = lay_out_weights(nn::slots_of(model.tensors()), optimizer);
+  const StateShape shape(weights, optimizer.num_states(), optimizer.average_decay().has_value());
+  GpuDemand demand{
+      .weights = weights,
+      .shape = shape,
+      .compute = compute_type(options),
+      .input = input,
+      .samples = {loader.fields(), loader.tensors().picture_format(), loader.stored()}};
+  for (const auto& stage : plan.stages) demand.kept_bytes += stage.kept_bytes;
+  const auto memory = gpu::describe_device(*loader.layout().gpu).memory_bytes;
+  const bool by_replica = options.is_deterministic() || plan.instances.size() > 1;
+  const auto passes =
+      choose_passes(input, options.fuse(), by_replica, groups_that_fit(demand, memory));
+  return gpu_memory(demand, passes.front().groups());
 }
 
 }  // namespace
@@ -60,7 +89,12 @@ PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan
   });
   sink.on(events::Preparing{found.is_cached ? "plan cached" : "plan made", kPreparations,
                             kPreparations});
-  return {std::move(found.plan), std::move(found.key), found.file.string(), found.is_cached};
+  PlannedTraining planned{std::move(found.plan), std::move(found.key), found.file.string(),
+                          found.is_cached};
+  if (loader.layout().gpu) {
+    planned.gpu = planned_gpu_memory(options, request.optimizer, *model, loader, planned.plan);
+  }
+  return planned;
 }
 
 }  // namespace lockstep::train

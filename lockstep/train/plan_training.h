@@ -1,8 +1,12 @@
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "lockstep/events/train_events.h"
 #include "lockstep/launch/place/job_plan.h"
 #include "lockstep/plan/plan.h"
+#include "lockstep/train/memory_use.h"
 #include "lockstep/train/train_request.h"
 
 namespace lockstep::train {
@@ -13,6 +17,7 @@ struct PlannedTraining {
   std::string key;      ///< under which it is kept: 16 hexadecimal digits
   std::string kept_in;  ///< the file; nothing where it could not be kept
   bool is_cached = false;
+  std::optional<GpuMemory> gpu{};  ///< of the instance that has most replicas
 };
 
 /// What `lockstep train` would decide for this request, placed as `job` says, without training:

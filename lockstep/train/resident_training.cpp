@@ -20,13 +20,6 @@ void ResidentTraining::take_over(const std::byte* state) {
   const auto counts = shape_.counts(state);
   counts_.assign(counts.begin(), counts.end());
   gpu_.set_loss_scale(progress_.loss_scale, progress_.good_steps);
-  is_ahead_ = false;
-}
-
-void ResidentTraining::bring_home(std::byte* state) {
-  gpu_.download(state);
-  shape_.progress(state) = progress_;
-  is_ahead_ = false;
 }
 
 ResidentTraining::Part ResidentTraining::part_of(const DataLoader::Iteration& iteration,
@@ -84,7 +77,6 @@ std::vector<ResidentTraining::Step> ResidentTraining::run(
     steps.push_back(read(record));
     count(steps.back());
   }
-  is_ahead_ = true;
   return steps;
 }
 

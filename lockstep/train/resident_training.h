@@ -27,11 +27,6 @@ class ResidentTraining {
   const Progress& progress() const noexcept { return progress_; }
   Progress& progress() noexcept { return progress_; }
 
-  /// Whether the GPU is further than what was last brought home.
-  bool is_ahead() const noexcept { return is_ahead_; }
-  /// Writes the state as it is now; waits for the GPU.
-  void bring_home(std::byte* state);
-
   /// What is told of one step: as the sum of leaves tells it.
   struct Step {
     std::vector<float> totals;
@@ -65,7 +60,6 @@ class ResidentTraining {
   Progress progress_;
   std::vector<std::int64_t> counts_;  ///< updates, by parameter
   std::optional<Part> loaded_;        ///< that is on its way, or there
-  bool is_ahead_ = false;
   double waited_for_data_ = 0;
 };
 

@@ -60,6 +60,7 @@ struct TrainRequest {
   Fuse fuse = Fuse::Auto;
   bool deterministic = false;
   std::int64_t snapshot_every = 8;
+  bool data_on_device = false;
 
   // Loading.
   data::LoaderMode loader_mode = data::LoaderMode::Async;

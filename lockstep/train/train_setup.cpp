@@ -101,6 +101,7 @@ Options options_of(const TrainRequest& request) {
   Options options;
   options.device(device_of(request)).fuse(request.fuse).snapshot_every(request.snapshot_every);
   if (request.deterministic) options.deterministic();
+  if (request.data_on_device) options.data_on_device();
   // Who wants to see weights after some steps has to stop there.
   if (request.digest_every > 0) {
     options.steps_at_once(std::gcd(request.digest_every, request.device_iterations));

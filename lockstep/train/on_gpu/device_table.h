@@ -25,6 +25,9 @@ class DeviceTable {
   void send_first(std::size_t count, gpu::Stream stream) const {
     gpu::copy_to_device(host_.data(), device_.data(), count * sizeof(Entry), stream);
   }
+  void send_part(std::size_t first, std::size_t count, gpu::Stream stream) const {
+    gpu::copy_to_device(host_.as<Entry>() + first, data() + first, count * sizeof(Entry), stream);
+  }
   /// Into `entries`, when the stream has come there.
   void fetch_first(std::size_t count, gpu::Stream stream) const {
     gpu::copy_to_host(device_.data(), host_.data(), count * sizeof(Entry), stream);

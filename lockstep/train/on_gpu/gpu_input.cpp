@@ -4,16 +4,25 @@
 
 #include <utility>
 
+#include "lockstep/data/sets/numbered_set.h"
 #include "lockstep/gpu/memory.h"
 #include "lockstep/nn/scalar_types.h"
 
 namespace lockstep::train {
 
-GpuInput::GpuInput(const std::vector<data::Field>& fields, const GpuInputShape& shape,
-                   const at::Device& device)
+GpuInput::GpuInput(const GpuSamples& samples, const GpuInputShape& shape, const at::Device& device)
     : shape_(shape),
       device_(device),
       copies_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())) {
+  if (samples.stored) {
+    stored_.emplace(*samples.stored, shape, device.index());
+    add_columns(data::NumberedSet(0).fields());
+  } else {
+    add_columns(samples.fields);
+  }
+}
+
+void GpuInput::add_columns(const std::vector<data::Field>& fields) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
     add_column(fields[i], i, /*is_lengths=*/false);
     if (fields[i].kind == data::FieldKind::Varying) add_column(fields[i], i, /*is_lengths=*/true);
@@ -39,7 +48,9 @@ void GpuInput::take(std::int64_t step, data::Batch batch) {
   const auto& place = batch.place();
   const auto micro_batch =
       (place.replica - shape_.replicas.first) * shape_.micro_batches + place.micro_batch;
-  const auto sample = step * shape_.samples_per_step() + micro_batch * shape_.batch_size;
+  const auto in_step = micro_batch * shape_.batch_size;
+  const auto sample = step * shape_.samples_per_step() + in_step;
+  if (stored_) stored_->send(step, in_step, batch, copies_.stream());
   for (const auto& column : columns_) {
     const void* const from = column.is_lengths
                                  ? static_cast<const void*>(batch.lengths(column.field).data())
@@ -64,10 +75,12 @@ void GpuInput::hand_over() {
   for (const auto& column : columns_) {
     column.arrived.copy_(column.arriving, /*non_blocking=*/true);
   }
+  if (stored_) stored_->hand_over(stream.stream());
   handed_over_.record(stream);
 }
 
 Fields GpuInput::step(std::int64_t step) const {
+  if (stored_) return stored_->make(step, columns_.front().arrived.select(0, step));
   Fields fields;
   for (const auto& column : columns_) fields.set(column.name, column.arrived.select(0, step));
   return fields;

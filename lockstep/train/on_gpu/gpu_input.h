@@ -4,12 +4,14 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/data/loader/batch.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/gpu_training.h"
+#include "lockstep/train/on_gpu/stored_samples.h"
 
 namespace lockstep::train {
 
@@ -18,12 +20,12 @@ namespace lockstep::train {
 ///     taken     batch by batch, copied by a stream of its own while the GPU computes
 ///     handed over   what was taken becomes what steps see; the next can be taken
 ///
-/// Batches are copied from where the loader has put them, and kept until that is done. One thread
-/// at a time.
+/// Batches are copied from where the loader has put them, and kept until that is done. Of samples
+/// that are stored on the GPU, numbers are copied, and what is decided about them. One thread at a
+/// time.
 class GpuInput {
  public:
-  GpuInput(const std::vector<data::Field>& fields, const GpuInputShape& shape,
-           const at::Device& device);
+  GpuInput(const GpuSamples& samples, const GpuInputShape& shape, const at::Device& device);
 
   /// Of a step of the next launch, by the replica and micro-batch that it is for.
   void take(std::int64_t step, data::Batch batch);
@@ -31,8 +33,8 @@ class GpuInput {
   void release();
   /// What libtorch's current stream is given from here on sees what was taken.
   void hand_over();
-  /// Fields as the loader made them, of all micro-batches of a step: those of a replica follow each
-  /// other. Always the same memory.
+  /// Fields as a loader makes them, of all micro-batches of a step: those of a replica follow each
+  /// other.
   Fields step(std::int64_t step) const;
 
  private:
@@ -44,11 +46,13 @@ class GpuInput {
     at::Tensor arriving;  ///< [steps, samples, …]
     at::Tensor arrived;
   };
+  void add_columns(const std::vector<data::Field>& fields);
   void add_column(const data::Field& field, std::size_t position, bool is_lengths);
 
   GpuInputShape shape_;
   at::Device device_;
   std::vector<Column> columns_;
+  std::optional<StoredSamples> stored_;
   std::vector<data::Batch> held_;
   c10::cuda::CUDAStream copies_;
   at::cuda::CUDAEvent copied_;

@@ -55,7 +55,7 @@ GpuLeaves::GpuLeaves(const GpuSetup& setup, const c10::cuda::CUDAStream& stream,
 
 void GpuLeaves::prepare(const GpuWork& work) {
   work_ = work;
-  input_.emplace(work.samples.fields, work.input, stream_.device());
+  input_.emplace(work.samples, work.input, stream_.device());
   fields_.emplace(work.samples, setup_.compute);
 }
 

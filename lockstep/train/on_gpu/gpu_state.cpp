@@ -53,13 +53,6 @@ void GpuState::refresh(const std::byte* state) {
   if (half_.defined()) half_.copy_(numbers().narrow(0, 0, layout_.num_parameters));
 }
 
-void GpuState::download(std::byte* state) const {
-  const c10::DeviceGuard guard(device());
-  const auto stream = nn::gpu_stream_of(bytes_);
-  gpu::copy_to_host(data(), state, shape_.bytes(), stream);
-  gpu::wait_for(stream);
-}
-
 at::Tensor GpuState::floats(std::int64_t first, std::int64_t count) const {
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
   return bytes_.narrow(0, first * kBytes, count * kBytes).view(at::kFloat);

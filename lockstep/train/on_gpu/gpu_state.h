@@ -11,7 +11,8 @@
 namespace lockstep::train {
 
 /// What a GPU keeps of a training: one version of the state, byte for byte as the host has it, the
-/// weights that are frozen, and both once more in 16 bits where the model computes in them.
+/// weights that are frozen, and both once more in 16 bits where the model computes in them. What is
+/// not numbers of the model, as the progress, stays what was uploaded.
 ///
 /// One thread at a time. Work goes to libtorch's current stream.
 class GpuState {
@@ -24,9 +25,6 @@ class GpuState {
   void upload(const std::byte* state, const float* frozen);
   /// The same for weights and buffers alone.
   void refresh(const std::byte* state);
-  /// Gives it to the host, and waits until it is there. What is not numbers of the model, as the
-  /// progress, is what was uploaded.
-  void download(std::byte* state) const;
 
   std::byte* data() const { return static_cast<std::byte*>(bytes_.data_ptr()); }
   const StateShape& shape() const noexcept { return shape_; }

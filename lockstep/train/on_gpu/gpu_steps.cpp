@@ -51,11 +51,21 @@ GpuSteps::GpuSteps(GpuSetup setup, const c10::cuda::CUDAStream& stream,
     : setup_(std::move(setup)),
       stream_(stream),
       leaves_(setup_, stream_, std::move(model)),
+      download_(leaves_.state(), setup_.home),
       rules_(rules_for(setup_)) {}
+
+GpuSite GpuSteps::site(std::optional<std::int64_t> step) const {
+  return {
+      .device = setup_.device, .replicas = work_.input.replicas, .step = step, .fuse = work_.fuse};
+}
 
 void GpuSteps::prepare(GpuWork work) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   work_ = std::move(work);
+  with_gpu_errors(site(), [&] { allocate(); });
+}
+
+void GpuSteps::allocate() {
   leaves_.prepare(work_);
   leaf_steps_ = gpu::leaf_steps(static_cast<int>(count_leaves(work_.passes)));
   const auto& weights = setup_.weights;
@@ -97,9 +107,10 @@ void GpuSteps::refresh(const std::byte* state) {
   leaves_.state().refresh(state);
 }
 
-void GpuSteps::download(std::byte* state) {
+void GpuSteps::begin_download(std::byte* state) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
-  leaves_.state().download(state);
+  download_.wait();
+  download_.begin(state);
 }
 
 void GpuSteps::set_loss_scale(double scale, std::int64_t good_steps) {
@@ -119,6 +130,8 @@ CapturedWork* GpuSteps::recorded(Work& work, std::size_t passes,
   leaves_.begin_recording(passes);
   try {
     work = std::make_unique<CapturedWork>(action, first_);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
   } catch (const c10::Error& error) {
     can_be_recorded_ = false;
     const std::string text = error.what_without_backtrace();
@@ -142,6 +155,11 @@ void GpuSteps::run(Work& work, std::size_t passes, const std::function<void()>& 
 
 void GpuSteps::launch(const GpuLaunch& launch) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
+  first_launched_ = launch.first_step;
+  with_gpu_errors(site(first_launched_), [&] { launch_steps(launch); });
+}
+
+void GpuSteps::launch_steps(const GpuLaunch& launch) {
   launched_ = std::ssize(launch.lr_factors);
   const auto rows = gpu::num_coefficient_rows(static_cast<std::size_t>(launched_), skips());
   const auto table = coefficients_.entries().first(rows * settings_.size());
@@ -176,7 +194,7 @@ GpuRecord GpuSteps::record_of(std::size_t step) const {
 }
 
 std::vector<GpuRecord> GpuSteps::wait() {
-  done_.synchronize();
+  with_gpu_errors(site(first_launched_), [&] { done_.synchronize(); });
   std::vector<GpuRecord> records;
   for (std::size_t step = 0; step < static_cast<std::size_t>(launched_); ++step) {
     records.push_back(record_of(step));
@@ -280,6 +298,13 @@ std::vector<GpuPass> GpuSteps::passes_of(int replica) const {
 GpuRecord GpuSteps::make_leaf(int replica, std::int64_t step, std::span<float> leaf,
                               std::span<float> changed) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
+  auto where = site(step);
+  where.replicas = {replica, 1};
+  return with_gpu_errors(where, [&] { return run_replica(replica, step, leaf, changed); });
+}
+
+GpuRecord GpuSteps::run_replica(int replica, std::int64_t step, std::span<float> leaf,
+                                std::span<float> changed) {
   if (replica == work_.input.replicas.first) leaves_.input().hand_over();
   leaves_.set_step(step);
   const auto passes = passes_of(replica);
@@ -329,12 +354,14 @@ ReplicaResult GpuSteps::evaluate(const Fields& loaded) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   const auto here =
       loaded.mapped([&](const at::Tensor& tensor) { return tensor.to(stream_.device()); });
-  return leaves_.model().evaluate((*evaluated_)(here));
+  return with_gpu_errors(site(), [&] { return leaves_.model().evaluate((*evaluated_)(here)); });
 }
 
 at::Tensor GpuSteps::predict(const at::Tensor& input) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
-  return leaves_.model().predict(input.to(stream_.device())).to(at::kCPU, at::kFloat);
+  return with_gpu_errors(site(), [&] {
+    return leaves_.model().predict(input.to(stream_.device())).to(at::kCPU, at::kFloat);
+  });
 }
 
 }  // namespace lockstep::train

@@ -17,6 +17,8 @@
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/on_gpu/captured_work.h"
 #include "lockstep/train/on_gpu/device_table.h"
+#include "lockstep/train/on_gpu/gpu_download.h"
+#include "lockstep/train/on_gpu/gpu_errors.h"
 #include "lockstep/train/on_gpu/gpu_leaves.h"
 
 namespace lockstep::train {
@@ -33,7 +35,9 @@ class GpuSteps final : public GpuTraining {
 
   void upload(const std::byte* state, const float* frozen) override;
   void refresh(const std::byte* state) override;
-  void download(std::byte* state) override;
+  void begin_download(std::byte* state) override;
+  bool is_downloaded() const override { return download_.has_arrived(); }
+  void wait_for_download() override { download_.wait(); }
   void set_loss_scale(double scale, std::int64_t good_steps) override;
   void prepare(GpuWork work) override;
   void take(std::int64_t step, data::Batch batch) override;
@@ -51,6 +55,11 @@ class GpuSteps final : public GpuTraining {
 
  private:
   using Work = std::unique_ptr<CapturedWork>;
+  GpuSite site(std::optional<std::int64_t> step = {}) const;
+  void allocate();
+  void launch_steps(const GpuLaunch& launch);
+  GpuRecord run_replica(int replica, std::int64_t step, std::span<float> leaf,
+                        std::span<float> changed);
   CapturedWork* recorded(Work& work, std::size_t passes, const std::function<void()>& action);
   void run(Work& work, std::size_t passes, const std::function<void()>& action);
   void run_step(std::int64_t step);
@@ -74,6 +83,7 @@ class GpuSteps final : public GpuTraining {
   GpuWork work_;
   c10::cuda::CUDAStream stream_;
   GpuLeaves leaves_;
+  GpuDownload download_;
   gpu::LeafSteps leaf_steps_;
   gpu::UpdateRules rules_;
 
@@ -100,7 +110,8 @@ class GpuSteps final : public GpuTraining {
   const CapturedWork* first_ = nullptr;
   bool can_be_recorded_ = true;
   std::size_t next_leaf_ = 0;
-  std::int64_t launched_ = 0;  ///< steps under way
+  std::int64_t first_launched_ = 0;  ///< step under way
+  std::int64_t launched_ = 0;        ///< how many are
   at::cuda::CUDAEvent done_;
 };
 
