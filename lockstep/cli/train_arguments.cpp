@@ -103,6 +103,9 @@ void decide_device(const TrainOptions& written, train::TrainRequest& request) {
   if (written.device == "cuda") request.device = DeviceKind::Cuda;
   request.deterministic = written.deterministic;
   request.fuse = choose(at(written, "--fuse"), written.fuse, std::array{Fuse::Auto, Fuse::Off});
+  request.gpu_transport =
+      choose(at(written, "--gpu-transport"), written.gpu_transport,
+             std::array{GpuTransport::Auto, GpuTransport::Host, GpuTransport::Nccl});
 }
 
 VectorUnit decide_vector_unit(const TrainOptions& written) {

@@ -218,6 +218,12 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
   app.add_flag("--data-on-device", to.request.data_on_device,
                "keep the training set in the GPU's memory and augment there; it has to fit")
       ->group(group);
+  app.add_option("--gpu-transport", to.gpu_transport,
+                 "where gradients of several instances are added up: host, or nccl: on the GPUs, "
+                 "of which each instance then needs its own; auto: nccl where that is so")
+      ->type_name("HOW")
+      ->group(group)
+      ->capture_default_str();
   app.add_option("--snapshot-every", to.request.snapshot_every,
                  "launches of steps after which the state is copied to the host's memory; a "
                  "crash costs as many")

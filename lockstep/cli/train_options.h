@@ -45,6 +45,7 @@ struct TrainOptions {
   std::string reduction_order;
   bool deterministic = false;
   std::string fuse = "auto";
+  std::string gpu_transport = "auto";
 
   std::string resume;  ///< as `Options::resume` takes it, if it was given
 

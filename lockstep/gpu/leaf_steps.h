@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "lockstep/comm/tree_node.h"
 #include "lockstep/gpu/leaf.h"
 
 namespace lockstep::gpu {
@@ -19,14 +20,18 @@ struct LeafStep {
   std::vector<Addition> additions{};
 };
 
-/// How the leaves of one GPU become the root of their tree in row 0, leaf by leaf.
+/// How the leaves of one GPU become nodes of their tree, leaf by leaf.
 struct LeafSteps {
   std::vector<LeafStep> steps;  ///< by leaf
   int num_rows = 0;             ///< that are needed
+  std::vector<int> nodes;       ///< the rows in which the largest nodes stand then, ascending
 };
 
 /// The fixed tree over leaves 0..num_leaves-1, in about log2 of their number of rows. A leaf whose
-/// left sibling stands complete in a row is added to it at once, and needs none of its own.
+/// left sibling stands complete in a row is added to it at once, and needs none of its own. The
+/// root stands in row 0.
 LeafSteps leaf_steps(int num_leaves);
+/// The same for some leaves of a tree, up to the largest nodes that they make up.
+LeafSteps leaf_steps(comm::LeafRange leaves);
 
 }  // namespace lockstep::gpu

@@ -18,11 +18,23 @@ enum class Fuse : std::uint8_t {
   Off,   ///< each by itself
 };
 
+/// Where the gradients of several instances with GPUs are added up.
+enum class GpuTransport : std::uint8_t {
+  Auto,  ///< NCCL where each instance has a GPU of its own, else the host
+  Host,  ///< in the memory of hosts, and between them as for CPUs
+  Nccl,  ///< on the GPUs; each instance needs one of its own
+};
+
 constexpr std::string_view name_of(DeviceKind kind) noexcept {
   return kind == DeviceKind::Cpu ? "cpu" : "cuda";
 }
 constexpr std::string_view name_of(Fuse fuse) noexcept {
   return fuse == Fuse::Auto ? "auto" : "off";
+}
+
+constexpr std::string_view name_of(GpuTransport transport) noexcept {
+  if (transport == GpuTransport::Host) return "host";
+  return transport == GpuTransport::Nccl ? "nccl" : "auto";
 }
 
 }  // namespace lockstep

@@ -162,11 +162,12 @@ Engine::Engine(EngineSetup setup)
 
 /// Whoever handed the model over keeps it, with the weights that it has now.
 Engine::~Engine() {
+  const auto* state = updates_.state();
   try {
-    bring_home();
-  } catch (const std::exception&) {  // who handed the model over has what was there before
+    if (resident_) state = download();
+  } catch (const std::exception&) {  // who handed the model over has what was last brought home
   }
-  original_->attach(weights(Which::Weights), updates_.state());
+  original_->attach(shape_.weights(state).data(), state);
   original_->detach();
 }
 
@@ -318,8 +319,9 @@ void Engine::write_requests_into(std::span<float> to) {
 }
 
 bool Engine::is_wanted(Request request) const {
-  if (resident_) return false;  // nobody else could
-  return totals_.requests(updates_.totals())[static_cast<std::size_t>(request)] > 0;
+  const auto index = static_cast<std::size_t>(request);
+  if (resident_) return resident_requests_[index] > 0;
+  return totals_.requests(updates_.totals())[index] > 0;
 }
 
 /// A signal that all instances get is one wish: here it is heeded at once, and comes from others
@@ -331,11 +333,22 @@ bool Engine::take_checkpoint_request() noexcept {
   return is_own || (is_wanted(Request::Checkpoint) && step > last_own_request_ + 1);
 }
 
+/// What a checkpoint is copied from. Only one instance takes checkpoints: where others have the
+/// state on their GPUs too, and all of them would have to bring it home, it is its own.
+const std::byte* Engine::state_to_copy() {
+  if (!resident_ || communicator_.size() == 1) {
+    bring_home();
+    return updates_.state();
+  }
+  if (is_copied_) is_copied_->wait(false);
+  return download();
+}
+
 std::function<checkpoint::Content(Snapshot&)> Engine::begin_copy() {
-  bring_home();
+  const auto* const from = state_to_copy();
   is_copied_ = std::make_shared<std::atomic<bool>>(false);
   copied_version_ = updates_.version();
-  return [this, mark = std::make_shared<CopyMark>(is_copied_), state = updates_.state(),
+  return [this, mark = std::make_shared<CopyMark>(is_copied_), state = from,
           loop = LoopState{finished_epochs()}](Snapshot& to) {
     to.clear(tensors_->copy_bytes());
     checkpoint::Content content{.manifest = {},

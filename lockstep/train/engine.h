@@ -156,6 +156,7 @@ class Engine {
   struct EvaluationRun;
   KeptNumbers& kept_numbers() const noexcept { return common_.numbers(updates_.common()); }
   void keep_finished_epochs(std::int64_t epochs) noexcept;
+  const std::byte* state_to_copy();
   void write_requests(std::span<float> leaf);
   void write_requests_into(std::span<float> requests);
   bool is_wanted(Request request) const;
@@ -171,9 +172,11 @@ class Engine {
   void prepare_gpu(const DataLoader& loader, std::int64_t kept_bytes);
   void warn_of_memory(std::int64_t needed, std::int64_t available) const;
   void bring_home();
+  const std::byte* download();
   void begin_snapshot();
   void take_snapshots();
   std::vector<StepOutput> run_resident(const StepPlace& place);
+  void exchange_requests(std::span<float> requests);
   StepOutput finish_resident(const ResidentTraining::Step& step, const StepPlace& place);
   void record_launch(std::int64_t steps, double data, double all);
   void make_gpu_leaves(const StepInput& input, DeviceTimes& times);
@@ -227,10 +230,12 @@ class Engine {
   DataLoader::Iteration iteration_{};
   std::int64_t next_step_ = 0;  ///< of the iteration
   std::unique_ptr<BatchSource> source_;
-  std::unique_ptr<GpuTraining> gpu_;          ///< that computes, where one does
-  std::optional<ResidentTraining> resident_;  ///< where the state is there
-  std::optional<GpuSnapshots> snapshots_;     ///< likewise
-  std::int64_t launches_away_ = 0;            ///< since the state set out for home
+  std::unique_ptr<GpuTraining> gpu_;                              ///< that computes, where one does
+  std::optional<ResidentTraining> resident_;                      ///< where the state is there
+  std::optional<GpuSnapshots> snapshots_;                         ///< likewise
+  std::array<float, LeafTotals::kRequests> resident_requests_{};  ///< after the last launch
+  std::vector<std::byte> own_state_;  ///< that was downloaded for this instance alone
+  std::int64_t launches_away_ = 0;    ///< since the state set out for home
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;

@@ -10,6 +10,7 @@
 #include "lockstep/gpu/devices.h"
 #include "lockstep/train/engine.h"
 #include "lockstep/train/evaluation_run.h"
+#include "lockstep/train/gpu_group.h"
 #include "lockstep/train/gpu_memory.h"
 
 namespace lockstep::train {
@@ -35,8 +36,11 @@ class GpuEvaluation {
 
 }  // namespace
 
-/// The state stays on the GPU where nobody else has a part in it.
+/// The state stays on the GPU where nobody else has a part in it, or GPUs add up by themselves.
 void Engine::make_gpu(std::unique_ptr<nn::Model> model) {
+  const bool is_known = setup_.optimizer.kind() != OptimizerKind::Custom;
+  auto group = is_known ? join_gpus(communicator_, setup_.options, *layout().gpu) : nullptr;
+  const bool is_resident = is_known && (communicator_.size() == 1 || group);
   gpu_ = make_gpu_training({.weights = weights_,
                             .shape = shape_,
                             .optimizer = setup_.optimizer,
@@ -49,13 +53,13 @@ void Engine::make_gpu(std::unique_ptr<nn::Model> model) {
                             .seed = setup_.options.seed(),
                             .is_deterministic = setup_.options.is_deterministic(),
                             .home = updates_.states(),
+                            .group = std::move(group),
+                            .order = setup_.options.reduction_order(),
                             .tell = setup_.tell},
                            std::move(model));
-  const bool is_alone = communicator_.size() == 1;
-  if (is_alone && setup_.optimizer.kind() != OptimizerKind::Custom) {
-    resident_.emplace(*gpu_, setup_.options, shape_, totals_);
-    snapshots_.emplace(*gpu_, updates_, shape_);
-  }
+  if (!is_resident) return;
+  resident_.emplace(*gpu_, setup_.options, shape_, totals_);
+  snapshots_.emplace(*gpu_, communicator_, updates_, shape_);
 }
 
 void Engine::send_to_gpu() {
@@ -85,8 +89,11 @@ void Engine::prepare_gpu(const DataLoader& loader, std::int64_t kept_bytes) {
   const auto passes =
       choose_passes(input, options.fuse(), by_replica, groups_that_fit(demand, memory));
   warn_of_memory(gpu_memory(demand, passes.front().groups()).total(), memory);
-  gpu_->prepare(
-      {.input = input, .samples = demand.samples, .fuse = options.fuse(), .passes = passes});
+  gpu_->prepare({.input = input,
+                 .samples = demand.samples,
+                 .fuse = options.fuse(),
+                 .passes = passes,
+                 .leaves = leaves_of_all(communicator_, count_leaves(passes))});
 }
 
 void Engine::warn_of_memory(std::int64_t needed, std::int64_t available) const {
@@ -123,13 +130,23 @@ void Engine::take_snapshots() {
   if (is_due && !snapshots_->is_under_way()) begin_snapshot();
 }
 
+/// The state as it is on the GPU, for this instance alone: nobody else takes part.
+const std::byte* Engine::download() {
+  own_state_.resize(shape_.bytes());
+  gpu_->begin_download(own_state_.data());
+  gpu_->wait_for_download();
+  shape_.progress(own_state_.data()) = resident_->progress();
+  return own_state_.data();
+}
+
 std::vector<StepOutput> Engine::run_resident(const StepPlace& place) {
   Stopwatch watch;
   auto& loader = *iteration_.loader;
   const RunLength length{loader.steps_per_epoch(), setup_.options.epochs()};
-  const auto steps = resident_->run(iteration_, next_step_, [&](std::int64_t step) {
+  auto steps = resident_->run(iteration_, next_step_, [&](std::int64_t step) {
     return factor(setup_.options.schedule(), length, step);
   });
+  exchange_requests(totals_.requests(std::span(steps.back().totals)));
   std::vector<StepOutput> outputs;
   auto at = place;
   for (const auto& step : steps) {
@@ -137,18 +154,26 @@ std::vector<StepOutput> Engine::run_resident(const StepPlace& place) {
     at.begins_epoch = false;
   }
   next_step_ += std::ssize(steps);
-  communicator_.note_step(progress().steps);
+  if (communicator_.is_leader()) communicator_.note_step(progress().steps);
   record_launch(std::ssize(steps), resident_->waited_for_data(), watch.lap());
   take_snapshots();
   return outputs;
+}
+
+/// What anybody wants of all, they learn after each launch.
+void Engine::exchange_requests(std::span<float> requests) {
+  write_requests_into(requests);
+  if (communicator_.size() > 1) {
+    communicator_.all_reduce({requests.data(), std::ssize(requests), DataType::F32, "requests"});
+  }
+  std::ranges::copy(requests, resident_requests_.begin());
 }
 
 /// What the host knows of a step that the GPU has made.
 StepOutput Engine::finish_resident(const ResidentTraining::Step& step, const StepPlace& place) {
   const auto& loader = *iteration_.loader;
   const auto before = progress();
-  auto totals = step.totals;
-  write_requests_into(totals_.requests(std::span(totals)));
+  const auto& totals = step.totals;
   check_losses(totals_.losses(std::span<const float>(totals)), before);
   name_idle_parameters(totals);
   auto& next = resident_->progress();
@@ -202,8 +227,8 @@ void Engine::make_gpu_leaf(int replica, const StepInput& input) {
   std::ranges::fill(totals, 0.0F);
   const auto found =
       gpu_->make_leaf(replica, input.progress.steps, leaf.first(count), totals_.changed(totals));
-  const auto local = static_cast<std::size_t>(replica - layout().local.first);
-  totals_.losses(totals)[static_cast<std::size_t>(replica)] = found.losses[local];
+  const auto place = static_cast<std::size_t>(replica);
+  totals_.losses(totals)[place] = found.losses[place];
   std::ranges::copy(found.metrics, totals_.metrics(totals).begin());
   const auto hash = gpu_integer_hash();
   std::ranges::copy(hash, totals_.hash(totals).begin());

@@ -15,6 +15,10 @@ std::int64_t largest_share(std::int64_t all, std::int64_t most) {
 
 }  // namespace
 
+int count_leaves(std::span<const GpuPass> passes) {
+  return static_cast<int>(std::ranges::count(passes, std::int64_t{0}, &GpuPass::first_micro_batch));
+}
+
 std::vector<GpuPass> choose_passes(const GpuInputShape& input, Fuse fuse, bool is_deterministic,
                                    std::int64_t most_groups) {
   const bool whole_replicas = fuse == Fuse::Auto && most_groups >= input.micro_batches;

@@ -3,18 +3,23 @@
 namespace lockstep::train {
 
 void GpuSnapshots::begin(const Progress& progress) {
-  gpu_.begin_download(updates_.next_state());
+  if (is_first()) gpu_.begin_download(updates_.next_state());
   progress_ = progress;
   is_under_way_ = true;
 }
 
 void GpuSnapshots::commit_arrived() {
-  if (is_under_way_ && gpu_.is_downloaded()) commit();
+  if (!is_under_way_) return;
+  std::int64_t is_there = is_first() && gpu_.is_downloaded() ? 1 : 0;
+  if (communicator_.size() > 1) {
+    communicator_.broadcast({&is_there, 1, DataType::I64, "snapshot"}, 0);
+  }
+  if (is_there != 0) commit();
 }
 
 void GpuSnapshots::finish() {
   if (!is_under_way_) return;
-  gpu_.wait_for_download();
+  if (is_first()) gpu_.wait_for_download();
   commit();
 }
 

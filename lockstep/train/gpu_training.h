@@ -11,8 +11,10 @@
 
 #include "lockstep/base/data_type.h"
 #include "lockstep/data/loader/batch.h"
+#include "lockstep/gpu/nccl.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/optimizer/optimizer.h"
+#include "lockstep/optimizer/precision.h"
 #include "lockstep/topology/placement.h"
 #include "lockstep/train/batch_tensors.h"
 #include "lockstep/train/device_options.h"
@@ -66,6 +68,9 @@ struct GpuSetup {
   std::uint64_t seed = 0;
   bool is_deterministic = false;
   std::span<std::byte> home{};  ///< where downloads will go
+  /// Of all instances, where they add up gradients on their GPUs; else nothing.
+  std::shared_ptr<const gpu::NcclGroup> group{};
+  ReductionOrder order = ReductionOrder::Ordered;
   std::function<void(const std::string&)> tell;
 };
 
@@ -82,7 +87,11 @@ struct GpuWork {
   GpuSamples samples{};
   Fuse fuse = Fuse::Auto;  ///< how passes were chosen
   std::vector<GpuPass> passes{};
+  std::vector<int> leaves{};  ///< by instance: how many its passes come to
 };
+
+/// Leaves of the tree that passes come to.
+int count_leaves(std::span<const GpuPass> passes);
 
 /// Steps that are launched at once.
 struct GpuLaunch {
@@ -93,7 +102,8 @@ struct GpuLaunch {
 
 /// What one step, or one leaf, came to.
 struct GpuRecord {
-  std::span<const float> losses;   ///< by replica of this instance
+  /// By replica of the job: of those that took part, which is all of them after a launch.
+  std::span<const float> losses;
   std::span<const float> metrics;  ///< sums
   bool is_skipped = false;
 };

@@ -154,6 +154,12 @@ Options& Options::steps_at_once(std::int64_t steps) {
   return *this;
 }
 
+Options& Options::gpu_transport(GpuTransport transport) {
+  check_open("gpu_transport");
+  gpu_transport_ = transport;
+  return *this;
+}
+
 Options& Options::data_on_device() {
   check_open("data_on_device");
   has_data_on_device_ = true;

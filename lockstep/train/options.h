@@ -66,6 +66,7 @@ class Options {
   /// On GPUs: optimizer steps of an iteration that are launched together, at the most. What happens
   /// after a step, as `TrainingModel::on_step`, happens after all of them.
   Options& steps_at_once(std::int64_t steps);
+  Options& gpu_transport(GpuTransport transport);
   /// On GPUs: the set that is trained with is kept in the GPU's memory, and samples are made there,
   /// with the same random decisions. It has to fit.
   Options& data_on_device();
@@ -110,6 +111,7 @@ class Options {
   bool is_deterministic() const noexcept { return is_deterministic_; }
   std::int64_t snapshot_every() const noexcept { return snapshot_every_; }
   std::int64_t steps_at_once() const noexcept { return steps_at_once_; }
+  GpuTransport gpu_transport() const noexcept { return gpu_transport_; }
   bool has_data_on_device() const noexcept { return has_data_on_device_; }
   std::optional<int> threads_per_device() const noexcept { return threads_per_device_; }
   /// Errors: `Options` where stages begin that the launcher has no devices for.
@@ -161,6 +163,7 @@ class Options {
   bool is_deterministic_ = false;
   std::int64_t snapshot_every_ = 8;
   std::int64_t steps_at_once_ = 8;
+  GpuTransport gpu_transport_ = GpuTransport::Auto;
   bool has_data_on_device_ = false;
   std::optional<int> threads_per_device_;
   std::optional<int> devices_per_replica_;

@@ -61,6 +61,7 @@ struct TrainRequest {
   bool deterministic = false;
   std::int64_t snapshot_every = 8;
   bool data_on_device = false;
+  GpuTransport gpu_transport = GpuTransport::Auto;
 
   // Loading.
   data::LoaderMode loader_mode = data::LoaderMode::Async;

@@ -100,6 +100,7 @@ DeviceKind device_of(const TrainRequest& request) {
 Options options_of(const TrainRequest& request) {
   Options options;
   options.device(device_of(request)).fuse(request.fuse).snapshot_every(request.snapshot_every);
+  options.gpu_transport(request.gpu_transport);
   if (request.deterministic) options.deterministic();
   if (request.data_on_device) options.data_on_device();
   // Who wants to see weights after some steps has to stop there.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "lockstep/base/half.h"
+#include "lockstep/comm/ordered_reduction.h"
 #include "lockstep/gpu/leaf_steps.h"
 #include "lockstep/optimizer/update_kernels.h"
 #include "tests/gpu/numbers.h"
@@ -24,7 +25,8 @@ std::string tree_of(int first, int width, int leaves) {
   return "(" + left + "+" + tree_of(first + half, half, leaves) + ")";
 }
 
-std::string sum_of(const LeafSteps& steps) {
+/// What stands where the nodes are.
+std::vector<std::string> nodes_of(const LeafSteps& steps) {
   std::vector<std::string> rows(static_cast<std::size_t>(steps.num_rows), "unset");
   const auto add = [&](std::string& left, const std::string& right) {
     left = "(" + left + "+" + right + ")";
@@ -42,7 +44,13 @@ std::string sum_of(const LeafSteps& steps) {
       rows[static_cast<std::size_t>(right)] = "free";
     }
   }
-  return rows[0];
+  std::vector<std::string> nodes;
+  for (const int row : steps.nodes) nodes.push_back(rows[static_cast<std::size_t>(row)]);
+  return nodes;
+}
+
+std::string sum_of(const LeafSteps& steps) {
+  return nodes_of(steps).front();
 }
 
 TEST(LeafStepsTest, FollowTheFixedTree) {
@@ -50,6 +58,17 @@ TEST(LeafStepsTest, FollowTheFixedTree) {
   for (int leaves = 1; leaves <= 40; ++leaves) {
     const auto width = static_cast<int>(std::bit_ceil(static_cast<unsigned>(leaves)));
     EXPECT_EQ(sum_of(leaf_steps(leaves)), tree_of(0, width, leaves)) << leaves;
+  }
+}
+
+TEST(LeafStepsTest, OfSomeLeavesEndAtTheirLargestNodes) {
+  for (const comm::LeafRange range : {comm::LeafRange{0, 4}, {4, 4}, {3, 5}, {6, 7}, {1, 1}}) {
+    const auto steps = leaf_steps(range);
+    std::vector<std::string> expected;
+    for (const auto& node : comm::nodes_of(range)) {
+      expected.push_back(tree_of(node.first - range.first, node.width, 1000));
+    }
+    EXPECT_EQ(nodes_of(steps), expected) << range.first << ", " << range.count;
   }
 }
 

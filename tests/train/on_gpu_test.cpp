@@ -233,6 +233,28 @@ TEST_F(OnGpuTest, MakesTheSamePicturesOfStoredDataAsALoader) {
   EXPECT_EQ(found.digest, expected.digest);
 }
 
+TEST_F(OnGpuTest, AddsUpByNcclWithTheSameBits) {
+  const auto expected = train(on_gpu().deterministic());
+  const auto found = train(on_gpu().deterministic().gpu_transport(GpuTransport::Nccl));
+  EXPECT_EQ(found.digest, expected.digest);
+  const auto fast = train(on_gpu()
+                              .gpu_transport(GpuTransport::Nccl)
+                              .reduction_order(ReductionOrder::Fast)
+                              .fuse(Fuse::Off));
+  expect_close_losses(fast, expected, 0.02);
+}
+
+TEST_F(OnGpuTest, NcclWantsAGpuForEachInstance) {
+  if (gpu::count_devices() > 1) GTEST_SKIP() << "there are several GPUs";
+  testing::expect_error(
+      [] {
+        run_job(2, kReplicas, [](const Options& launched) {
+          train(on_gpu(launched).gpu_transport(GpuTransport::Nccl));
+        });
+      },
+      ErrorKind::Options, "expected a GPU for each instance, found instances 0 and 1 on GPU 0");
+}
+
 TEST_F(OnGpuTest, LaunchesOfOtherLengthsGiveTheSameBits) {
   const auto expected = train(on_gpu().deterministic());
   for (const std::int64_t steps : {1, 2, 3}) {

@@ -158,7 +158,7 @@ class GpuSnapshotsTest : public ResidentTrainingTest {
       options_.world().communicator(),
       {.count = kParameters, .num_totals = 1, .state_bytes = shape_.bytes()},
       "snapshots"};
-  GpuSnapshots snapshots_{gpu_, updates_, shape_};
+  GpuSnapshots snapshots_{gpu_, options_.world().communicator(), updates_, shape_};
 };
 
 TEST_F(GpuSnapshotsTest, AreKeptWhenTheyAreThere) {

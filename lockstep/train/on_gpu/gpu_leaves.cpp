@@ -106,8 +106,7 @@ GpuPassResult GpuLeaves::run_pass(const GpuPass& pass, const Fields& fields) {
 void GpuLeaves::add_found(const GpuPass& pass, const GpuPassResult& result, const Found& to) const {
   const auto share =
       static_cast<double>(pass.micro_batches) / static_cast<double>(work_.input.micro_batches);
-  const auto replica = pass.first_replica - work_.input.replicas.first;
-  to.losses.narrow(0, replica, pass.replicas).add_(result.losses, share);
+  to.losses.narrow(0, pass.first_replica, pass.replicas).add_(result.losses, share);
   to.metrics.add_(result.metrics);
 }
 

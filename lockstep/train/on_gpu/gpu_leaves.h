@@ -48,7 +48,7 @@ class GpuLeaves {
 
   /// Where passes write what they found, on the GPU.
   struct Found {
-    at::Tensor losses;   ///< f32 [replicas of the instance]
+    at::Tensor losses;   ///< f32 [replicas of the job]
     at::Tensor metrics;  ///< f32 [metrics]
   };
   /// Hears of each leaf, when it can be gathered.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "lockstep/gpu/devices.h"
 #include "lockstep/train/weight_update.h"
@@ -14,9 +15,10 @@
 namespace lockstep::train {
 namespace {
 
-std::size_t count_leaves(const std::vector<GpuPass>& passes) {
-  return static_cast<std::size_t>(
-      std::ranges::count(passes, std::int64_t{0}, &GpuPass::first_micro_batch));
+/// Those of an instance, among the leaves of all.
+comm::LeafRange leaves_of(int rank, const std::vector<int>& leaves) {
+  const auto own = leaves.begin() + rank;
+  return {std::accumulate(leaves.begin(), own, 0), *own};
 }
 
 /// Bits are those of this process's libraries, whose choices are made here.
@@ -25,6 +27,7 @@ void choose_algorithms(bool is_deterministic) {
   libraries.setBenchmarkCuDNN(!is_deterministic);
   libraries.setDeterministicCuDNN(is_deterministic);
   libraries.setDeterministicAlgorithms(is_deterministic, /*warn_only=*/false);
+  libraries.setDeterministicFillUninitializedMemory(false);  // all that is read was written before
   // Who asks for 32 bits gets them.
   libraries.setAllowTF32CuDNN(false);
   libraries.setAllowTF32CuBLAS(false);
@@ -67,13 +70,17 @@ void GpuSteps::prepare(GpuWork work) {
 
 void GpuSteps::allocate() {
   leaves_.prepare(work_);
-  leaf_steps_ = gpu::leaf_steps(static_cast<int>(count_leaves(work_.passes)));
   const auto& weights = setup_.weights;
+  if (setup_.group) exchange_.emplace(setup_.group, work_.leaves, weights.num_elements);
+  leaf_steps_ = exchange_ ? gpu::leaf_steps(leaves_of(setup_.group->rank(), work_.leaves))
+                          : gpu::leaf_steps(count_leaves(work_.passes));
   const auto options = at::TensorOptions(stream_.device()).dtype(at::kFloat);
   const auto steps = static_cast<std::size_t>(work_.input.steps);
   const auto parameters = weights.parameters.size();
-  rows_ = at::zeros({leaf_steps_.num_rows, weights.num_elements}, options);
-  losses_ = at::zeros({work_.input.steps, work_.input.replicas.count}, options);
+  rows_ = at::zeros(
+      {leaf_steps_.num_rows, exchange_ ? exchange_->row_length() : weights.num_elements}, options);
+  changed_ = exchange_ ? at::zeros_like(leaves_.changed()) : leaves_.changed();
+  losses_ = at::zeros({work_.input.steps, setup_.replicas}, options);
   metrics_ = at::zeros({work_.input.steps, std::ssize(setup_.task.metrics)}, options);
 
   std::vector<gpu::Extent> extents;
@@ -187,7 +194,7 @@ void GpuSteps::fetch_found() {
 }
 
 GpuRecord GpuSteps::record_of(std::size_t step) const {
-  const auto replicas = static_cast<std::size_t>(work_.input.replicas.count);
+  const auto replicas = static_cast<std::size_t>(setup_.replicas);
   const auto metrics = setup_.task.metrics.size();
   return {.losses = {host_losses_.as<float>() + step * replicas, replicas},
           .metrics = {host_metrics_.as<float>() + step * metrics, metrics}};
@@ -211,7 +218,25 @@ void GpuSteps::run_step(std::int64_t step) {
   next_leaf_ = 0;
   leaves_.run(work_.passes, step, found_in(step),
               [&](const gpu::LeafTensor* table) { add_leaf(table); });
+  if (exchange_) exchange(step);
   update(step);
+}
+
+/// What all instances have: then each does the same with it.
+void GpuSteps::exchange(std::int64_t step) {
+  std::vector<float*> nodes;
+  for (const int index : leaf_steps_.nodes) nodes.push_back(row(index));
+  if (setup_.order == ReductionOrder::Ordered) {
+    exchange_->sum_ordered(nodes, row(0), raw_stream());
+  } else {
+    exchange_->sum_fast(nodes, row(0), raw_stream());
+  }
+  changed_.copy_(leaves_.changed());
+  const auto found = found_in(step);
+  for (const auto& numbers : {changed_, found.losses, found.metrics}) {
+    if (numbers.numel() == 0) continue;
+    setup_.group->all_reduce(numbers.data_ptr<float>(), numbers.numel(), raw_stream());
+  }
 }
 
 void GpuSteps::add_leaf(const gpu::LeafTensor* table) {
@@ -239,7 +264,7 @@ gpu::UpdateCall GpuSteps::update_call() const {
                .half_type = setup_.compute},
       .chunks = leaves_.chunks(),
       .num_parameters = static_cast<std::int32_t>(setup_.weights.parameters.size()),
-      .changed = leaves_.changed().data_ptr<float>(),
+      .changed = changed_.data_ptr<float>(),
       .coefficients = coefficients_.data(),
       .skips = skips(),
       .trust = trust_.data(),
@@ -251,7 +276,7 @@ void GpuSteps::decide(std::int64_t step) {
   gpu::decide({.measured = measured_.data(),
                .num_chunks = leaves_.parameter_chunks().count,
                .losses = losses_.select(0, step).data_ptr<float>(),
-               .num_losses = work_.input.replicas.count,
+               .num_losses = setup_.replicas,
                .clip_norm = setup_.optimizer.clip_norm().value_or(0),
                .has_loss_scaling = has_loss_scaling()},
               leaves_.control(), raw_stream());

@@ -13,6 +13,7 @@
 
 #include "lockstep/gpu/leaf_steps.h"
 #include "lockstep/gpu/memory.h"
+#include "lockstep/gpu/node_exchange.h"
 #include "lockstep/gpu/update.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/on_gpu/captured_work.h"
@@ -64,6 +65,7 @@ class GpuSteps final : public GpuTraining {
   void run(Work& work, std::size_t passes, const std::function<void()>& action);
   void run_step(std::int64_t step);
   void add_leaf(const gpu::LeafTensor* table);
+  void exchange(std::int64_t step);
   void update(std::int64_t step);
   void decide(std::int64_t step);
   void keep_integers();
@@ -85,10 +87,12 @@ class GpuSteps final : public GpuTraining {
   GpuLeaves leaves_;
   GpuDownload download_;
   gpu::LeafSteps leaf_steps_;
+  std::optional<gpu::NodeExchange> exchange_;  ///< where others have leaves too
   gpu::UpdateRules rules_;
 
   // On the GPU:
   at::Tensor rows_;     ///< [nodes of the tree that are under way, elements]
+  at::Tensor changed_;  ///< by parameter, then buffer, on any instance
   at::Tensor losses_;   ///< [steps, replicas]
   at::Tensor metrics_;  ///< [steps, metrics]
   DeviceTable<gpu::ChunkRange> ranges_;
