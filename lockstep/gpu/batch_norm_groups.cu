@@ -103,6 +103,7 @@ struct RunningWork {
   float factor[2];  ///< that makes of a group's number what running ones move towards
   float momentum;
   std::int64_t chains;
+  std::int64_t* count;
 };
 
 __global__ void __launch_bounds__(kChannels* kWarps)
@@ -126,6 +127,8 @@ __global__ void __launch_bounds__(kChannels* kWarps)
     left = length;
   });
   if (moves) *running = tree.sum() / static_cast<float>(work.chains);
+  const bool is_first = blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0;
+  if (is_first && work.count != nullptr) *work.count += length;
 }
 
 struct AddWork {
@@ -159,7 +162,8 @@ void move_running(const NormShape& shape, const NormRunning& running, const floa
                          .running = {running.mean, running.variance},
                          .factor = {1.0F, shape.rows > 1 ? rows / (rows - 1.0F) : 1.0F},
                          .momentum = running.momentum,
-                         .chains = running.chains};
+                         .chains = running.chains,
+                         .count = running.count};
   move_running_kernel<<<blocks_for(shape), dim3(kChannels, kWarps), 0, stream>>>(work);
   check_launch("batch norm: running statistics");
 }

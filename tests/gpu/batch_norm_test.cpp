@@ -203,6 +203,8 @@ NormActivation activation_of(const NormCase& norm) {
   return norm.is_relu ? NormActivation::Relu : NormActivation::None;
 }
 
+constexpr std::int64_t kCountBefore = std::int64_t{1} << 40;
+
 template <typename T>
 ForwardResults<T> run_forward(const NormCase& norm, const NormInputs<T>& in, const How& how = {}) {
   const auto shape = shape_of(norm, kTypeOf<T>);
@@ -210,6 +212,7 @@ ForwardResults<T> run_forward(const NormCase& norm, const NormInputs<T>& in, con
   const Guarded<float> weight(in.weight), bias(in.bias), mean(norm.statistics()),
       inverse(norm.statistics()), running_mean(in.running_mean),
       running_variance(in.running_variance);
+  const OnDevice<std::int64_t> count(std::vector<std::int64_t>{kCountBefore});
   const DeviceMemory workspace(norm_workspace_bytes(shape));
   const NormForward call{.shape = shape,
                          .parameters = {weight.data(), bias.data(), kEpsilon},
@@ -221,13 +224,15 @@ ForwardResults<T> run_forward(const NormCase& norm, const NormInputs<T>& in, con
                          .running = {.mean = running_mean.data(),
                                      .variance = running_variance.data(),
                                      .momentum = static_cast<float>(kMomentum),
-                                     .chains = norm.chains},
+                                     .chains = norm.chains,
+                                     .count = count.data()},
                          .workspace = workspace.data()};
   if (how.path) {
     norm_forward(call, *how.path, nullptr);
   } else {
     norm_forward(call, nullptr);
   }
+  EXPECT_EQ(count.values().front(), kCountBefore + norm.groups / norm.chains);
   return {y.values(), mean.values(), inverse.values(), running_mean.values(),
           running_variance.values()};
 }
