@@ -23,7 +23,24 @@ demo: packages-demo build
 .PHONY: test
 test: packages-test build-with-tests
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+	@$(MAKE) kernels
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-hosts; else echo "make test-hosts is left out: it needs root"; fi
+
+## make kernels     compile what runs on NVIDIA GPUs, where there is nvcc; the rest of that build is left out
+NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+.PHONY: kernels
+kernels: packages-build
+	@if [ -z "$(NVCC)" ]; then echo "the kernels for GPUs are left out: there is no nvcc"; else \
+	  cmake -S . -B build/kernels -DCMAKE_BUILD_TYPE=Release -DCMAKE_CUDA_COMPILER=$(NVCC) \
+	    -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_WITH_TORCH=OFF >/dev/null && \
+	  cmake --build build/kernels -j $(JOBS) --target lockstep_gpu; fi
+
+## make test-gpu    build for this machine's GPU, against a libtorch with CUDA (TORCH=FOLDER), and run its tests
+.PHONY: test-gpu
+test-gpu:
+	@cmake --preset cuda $(if $(TORCH),-DCMAKE_PREFIX_PATH=$(TORCH)) >/dev/null
+	@cmake --build --preset cuda -j $(JOBS)
+	ctest --test-dir build/cuda --label-regex gpu --output-on-failure --no-tests=error
 
 ## make test-hosts  jobs over several hosts, made of network namespaces; as root
 .PHONY: test-hosts
