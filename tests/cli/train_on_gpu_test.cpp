@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <fstream>
+#include <thread>
+
+#include "lockstep/gpu/devices.h"
+#include "tests/cli/train_runs.h"
+
+// Trainings on this machine's GPU, in real processes.
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainOnGpuTest : public TrainRunsTest {
+ protected:
+  void SetUp() override {
+    if (gpu::count_devices() == 0) GTEST_SKIP() << "there is no GPU here";
+  }
+
+  Words train(const std::string& name, int instances, const std::string& more) const {
+    return words(fmt::format(
+        "{0} run --num-replicas 4 --num-instances {1} --max-restarts 2 --log-dir {2}-job {0} train "
+        "--device cuda --deterministic --model resnet20 --dataset synthetic --size 4096 "
+        "--batch-size 16 --gradient-accumulation 2 --device-iterations 4 --epochs 20 "
+        "--limit-test 64 --cache-path {3} --snapshot-every 2 --summary {2}.json {4}",
+        LOCKSTEP_BINARY, instances, path(name), path("cache"), more));
+  }
+
+  std::string digest_of(const std::string& name) const {
+    return summary_of(name).at("weights").get<std::string>();
+  }
+
+  /// The instances that were started so far.
+  std::vector<pid_t> instances(const std::string& name) const {
+    std::vector<pid_t> pids;
+    std::ifstream file(path(name) + "-job/events.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const auto event = Json::parse(line, nullptr, false);
+      if (event.is_object() && event.value("event", "") == "start") {
+        pids.push_back(event.at("pid").get<pid_t>());
+      }
+    }
+    return pids;
+  }
+
+  void expect_the_same_after_a_kill(const std::string& calm, const std::string& name, int count,
+                                    std::chrono::milliseconds after) {
+    Subprocess process(train(name, count, ""), {});
+    ASSERT_TRUE(eventually([&] { return std::ssize(instances(name)) >= count; }, 60s));
+    std::this_thread::sleep_for(after);
+    ::kill(instances(name).front(), SIGKILL);
+    const auto finished = process.wait(180s);
+    ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    EXPECT_EQ(digest_of(name), digest_of(calm)) << finished.err;
+  }
+};
+
+TEST_F(TrainOnGpuTest, AKilledInstanceCostsNoBit) {
+  for (const int count : {1, 2}) {
+    const auto calm = fmt::format("calm-{}", count);
+    const auto finished = run(train(calm, count, ""));
+    ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    for (const int seconds : {6, 9}) {
+      expect_the_same_after_a_kill(calm, fmt::format("killed-{}-{}", count, seconds), count,
+                                   std::chrono::seconds(seconds));
+    }
+  }
+  EXPECT_EQ(digest_of("calm-1"), digest_of("calm-2"));
+}
+
+TEST_F(TrainOnGpuTest, PlansSayWhatMemoryIsNeeded) {
+  const auto finished = lockstep(
+      words("plan --device cuda --model resnet20 --dataset synthetic --size 4096 --batch-size 16 "
+            "--replicas 4 --cache-path " +
+            path("cache")));
+  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("on a GPU  state "));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
