@@ -32,7 +32,7 @@ NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 kernels: packages-build
 	@if [ -z "$(NVCC)" ]; then echo "the kernels for GPUs are left out: there is no nvcc"; else \
 	  cmake -S . -B build/kernels -DCMAKE_BUILD_TYPE=Release -DCMAKE_CUDA_COMPILER=$(NVCC) \
-	    -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_WITH_TORCH=OFF >/dev/null && \
+	    -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_WITH_TORCH=OFF >/dev/null && \
 	  cmake --build build/kernels -j $(JOBS) --target lockstep_gpu; fi
 
 ## make test-gpu    build for this machine's GPU, against a libtorch with CUDA (TORCH=FOLDER), and run its tests
