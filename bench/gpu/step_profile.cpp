@@ -85,11 +85,11 @@ std::vector<KernelTime> profile(const Job& job) {
                                .normalize = data::imagenet_normalize(),
                                .output = {.type = DataType::U8}});
   DataLoader loader(options, set, {.batch_size = job.batch_size, .pipeline = pipeline});
-  TrainingModel model(
-      nn::make_network({.name = job.model,
-                        .classes = 10,
-                        .size = {.height = job.image_size, .width = job.image_size}}),
-      options, AdamW({.lr = 1e-3}));
+  TrainingModel model(nn::make_network({.name = job.model,
+                                        .classes = 10,
+                                        .size = {.height = job.image_size, .width = job.image_size},
+                                        .options = {}}),
+                      options, AdamW({.lr = 1e-3}));
   auto iteration = loader.begin();
   for (int i = 0; i < 2; ++i, ++iteration) model.step(*iteration);
   return times_of([&] { model.step(*iteration); });

@@ -42,9 +42,10 @@ void Engine::make_gpu(std::unique_ptr<nn::Model> model) {
   auto group = is_known ? join_gpus(communicator_, setup_.options, *layout().gpu) : nullptr;
   const bool is_resident = is_known && (communicator_.size() == 1 || group);
   if (const int gpus = gpu::count_devices(); gpus > 1 && communicator_.size() == 1) {
-    setup_.tell(fmt::format("one of {0} GPUs is used: start an instance for each, with "
-                            "--num-instances {0}",
-                            gpus));
+    setup_.tell(
+        fmt::format("one of {0} GPUs is used: start an instance for each, with "
+                    "--num-instances {0}",
+                    gpus));
   }
   gpu_ = make_gpu_training({.weights = weights_,
                             .shape = shape_,
