@@ -14,8 +14,8 @@
 #include "bench/gpu/captured_timing.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/half.h"
-#include "lockstep/gpu/batch_norm_paths.h"
 #include "lockstep/gpu/devices.h"
+#include "lockstep/gpu/layers/batch_norm_paths.h"
 #include "lockstep/gpu/memory.h"
 
 namespace {

@@ -15,11 +15,11 @@
 #include "lockstep/data/sets/array_dataset.h"
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/data/transform/transform.h"
-#include "lockstep/gpu/device_set.h"
 #include "lockstep/gpu/devices.h"
-#include "lockstep/gpu/picture_maker.h"
-#include "lockstep/gpu/pixel_converter.h"
-#include "lockstep/gpu/upload.h"
+#include "lockstep/gpu/pictures/device_set.h"
+#include "lockstep/gpu/pictures/picture_maker.h"
+#include "lockstep/gpu/pictures/pixel_converter.h"
+#include "lockstep/gpu/pictures/upload.h"
 
 namespace {
 

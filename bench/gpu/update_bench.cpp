@@ -13,9 +13,9 @@
 #include "bench/gpu/captured_timing.h"
 #include "lockstep/base/half.h"
 #include "lockstep/gpu/devices.h"
-#include "lockstep/gpu/leaf.h"
 #include "lockstep/gpu/memory.h"
-#include "lockstep/gpu/update.h"
+#include "lockstep/gpu/update/leaf.h"
+#include "lockstep/gpu/update/update.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/gpu/nccl.h"
+#include "lockstep/gpu/update/nccl.h"
 #include "lockstep/train/options.h"
 
 namespace lockstep::train {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/gpu/leaf_steps.h"
-#include "lockstep/gpu/set_layout.h"
+#include "lockstep/gpu/pictures/set_layout.h"
+#include "lockstep/gpu/update/leaf_steps.h"
 
 namespace lockstep::train {
 namespace {

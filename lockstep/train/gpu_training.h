@@ -11,7 +11,7 @@
 
 #include "lockstep/base/data_type.h"
 #include "lockstep/data/loader/batch.h"
-#include "lockstep/gpu/nccl.h"
+#include "lockstep/gpu/update/nccl.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/optimizer/precision.h"

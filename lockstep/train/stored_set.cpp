@@ -1,6 +1,6 @@
 #include "lockstep/train/stored_set.h"
 
-#include "lockstep/gpu/picture_plan.h"
+#include "lockstep/gpu/pictures/picture_plan.h"
 
 namespace lockstep::train {
 

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/batch_norm.h"
+#include "lockstep/gpu/layers/batch_norm.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/gpu/batch_norm_paths.h"
+#include "lockstep/gpu/layers/batch_norm_paths.h"
 #include "tests/gpu/norm_reference.h"
 #include "tests/gpu/on_device.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/changed_tensors.h"
+#include "lockstep/gpu/update/changed_tensors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/draw_mask.h"
+#include "lockstep/gpu/layers/draw_mask.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/leaf.h"
+#include "lockstep/gpu/update/leaf.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "lockstep/base/half.h"
 #include "lockstep/comm/ordered_reduction.h"
-#include "lockstep/gpu/leaf_steps.h"
+#include "lockstep/gpu/update/leaf_steps.h"
 #include "lockstep/optimizer/update_kernels.h"
 #include "tests/gpu/numbers.h"
 #include "tests/gpu/on_device.h"

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/max_pool.h"
+#include "lockstep/gpu/layers/max_pool.h"
 
 #include <gtest/gtest.h>
 

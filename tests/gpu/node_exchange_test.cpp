@@ -1,4 +1,4 @@
-#include "lockstep/gpu/node_exchange.h"
+#include "lockstep/gpu/update/node_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/half.h"
-#include "lockstep/gpu/batch_norm.h"
+#include "lockstep/gpu/layers/batch_norm.h"
 
 namespace lockstep::gpu {
 

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/picture_plan.h"
+#include "lockstep/gpu/pictures/picture_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader/loader.h"
 #include "lockstep/data/sets/array_dataset.h"
-#include "lockstep/gpu/picture_math.h"
-#include "lockstep/gpu/picture_variants.h"
-#include "lockstep/gpu/set_layout.h"
+#include "lockstep/gpu/pictures/picture_math.h"
+#include "lockstep/gpu/pictures/picture_variants.h"
+#include "lockstep/gpu/pictures/set_layout.h"
 #include "tests/data/transform_support.h"
 #include "tests/gpu/picture_cases.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/pixels.h"
+#include "lockstep/gpu/pictures/pixels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/sets/array_dataset.h"
-#include "lockstep/gpu/device_set.h"
-#include "lockstep/gpu/picture_maker.h"
-#include "lockstep/gpu/pixel_converter.h"
+#include "lockstep/gpu/pictures/device_set.h"
+#include "lockstep/gpu/pictures/picture_maker.h"
+#include "lockstep/gpu/pictures/pixel_converter.h"
 #include "tests/gpu/on_device.h"
 #include "tests/gpu/picture_cases.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/gpu/step_control.h"
+#include "lockstep/gpu/update/step_control.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/gpu/update.h"
+#include "lockstep/gpu/update/update.h"
 #include "tests/gpu/numbers.h"
 #include "tests/gpu/on_device.h"
 

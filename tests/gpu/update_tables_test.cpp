@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/gpu/chunks.h"
-#include "lockstep/gpu/coefficient_table.h"
-#include "lockstep/gpu/update.h"
+#include "lockstep/gpu/update/chunks.h"
+#include "lockstep/gpu/update/coefficient_table.h"
+#include "lockstep/gpu/update/update.h"
 #include "lockstep/optimizer/coefficients.h"
 #include "tests/support/errors.h"
 

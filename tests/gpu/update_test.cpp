@@ -1,4 +1,4 @@
-#include "lockstep/gpu/update.h"
+#include "lockstep/gpu/update/update.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

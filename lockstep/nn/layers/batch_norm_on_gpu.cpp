@@ -1,7 +1,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/types.h>
 
-#include "lockstep/gpu/batch_norm.h"
+#include "lockstep/gpu/layers/batch_norm.h"
 #include "lockstep/nn/gpu_stream.h"
 #include "lockstep/nn/layers/batch_norm_passes.h"
 #include "lockstep/nn/scalar_types.h"

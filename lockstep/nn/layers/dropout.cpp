@@ -9,7 +9,7 @@
 #include <ostream>
 
 #include "lockstep/base/error.h"
-#include "lockstep/gpu/draw_mask.h"
+#include "lockstep/gpu/layers/draw_mask.h"
 #include "lockstep/nn/gpu_stream.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/scalar_types.h"

@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
-#include "lockstep/gpu/max_pool.h"
+#include "lockstep/gpu/layers/max_pool.h"
 #include "lockstep/nn/gpu_stream.h"
 #include "lockstep/nn/scalar_types.h"
 

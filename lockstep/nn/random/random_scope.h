@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "lockstep/base/random_stream.h"
-#include "lockstep/gpu/draw_mask.h"
+#include "lockstep/gpu/layers/draw_mask.h"
 
 namespace lockstep::nn {
 

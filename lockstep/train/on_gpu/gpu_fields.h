@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "lockstep/gpu/pixel_converter.h"
+#include "lockstep/gpu/pictures/pixel_converter.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/gpu_training.h"
 

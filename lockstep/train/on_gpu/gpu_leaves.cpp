@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "lockstep/gpu/changed_tensors.h"
+#include "lockstep/gpu/update/changed_tensors.h"
 
 namespace lockstep::train {
 namespace {

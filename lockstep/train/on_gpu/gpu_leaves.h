@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/gpu/leaf.h"
-#include "lockstep/gpu/step_control.h"
+#include "lockstep/gpu/update/leaf.h"
+#include "lockstep/gpu/update/step_control.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/on_gpu/device_table.h"
 #include "lockstep/train/on_gpu/gpu_fields.h"

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/gpu/draw_mask.h"
-#include "lockstep/gpu/leaf.h"
+#include "lockstep/gpu/layers/draw_mask.h"
+#include "lockstep/gpu/update/leaf.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/on_gpu/gpu_state.h"

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/gpu/leaf_steps.h"
 #include "lockstep/gpu/memory.h"
-#include "lockstep/gpu/node_exchange.h"
-#include "lockstep/gpu/update.h"
+#include "lockstep/gpu/update/leaf_steps.h"
+#include "lockstep/gpu/update/node_exchange.h"
+#include "lockstep/gpu/update/update.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/on_gpu/captured_work.h"
 #include "lockstep/train/on_gpu/device_table.h"

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "lockstep/data/loader/batch.h"
-#include "lockstep/gpu/device_set.h"
-#include "lockstep/gpu/picture_maker.h"
-#include "lockstep/gpu/picture_plan.h"
+#include "lockstep/gpu/pictures/device_set.h"
+#include "lockstep/gpu/pictures/picture_maker.h"
+#include "lockstep/gpu/pictures/picture_plan.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/on_gpu/device_table.h"

@@ -1,0 +1,43 @@
+#include "lockstep/gpu/absent.h"
+#include "lockstep/gpu/update/leaf.h"
+#include "lockstep/gpu/update/update.h"
+
+namespace lockstep::gpu {
+
+void gather(const GatherCall&, Stream) {
+  refuse_without_cuda("gather");
+}
+
+void add_rows(float*, const float*, std::int64_t, Stream) {
+  refuse_without_cuda("add_rows");
+}
+
+void begin_iteration(StepControl*, Stream) {
+  refuse_without_cuda("begin_iteration");
+}
+
+void decide(const DecideCall&, StepControl*, Stream) {
+  refuse_without_cuda("decide");
+}
+
+void finish_step(const FinishCall&, StepControl*, Stream) {
+  refuse_without_cuda("finish_step");
+}
+
+void measure(const float*, float, Chunks, ChunkMeasure*, Stream) {
+  refuse_without_cuda("measure");
+}
+
+void measure_trust(const UpdateCall&, optimizer::TrustSums*, Stream) {
+  refuse_without_cuda("measure_trust");
+}
+
+void find_trust(const optimizer::TrustSums*, const ChunkRange*, std::int32_t, double*, Stream) {
+  refuse_without_cuda("find_trust");
+}
+
+void update(const UpdateCall&, Stream) {
+  refuse_without_cuda("update");
+}
+
+}  // namespace lockstep::gpu
