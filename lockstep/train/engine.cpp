@@ -257,7 +257,7 @@ void Engine::write_frozen() const {
 
 void Engine::attach_all() {
   const auto attach = [&](Replica& replica) {
-    replica.attach(weights(Which::Weights), updates_.state());
+    replica.attach(weights(Which::Weights, updates_.state()), updates_.state());
     if (!weights_.frozen.empty()) replica.attach_frozen(frozen());
   };
   for (auto& replica : replicas_) attach(replica);
@@ -333,9 +333,9 @@ bool Engine::take_checkpoint_request() noexcept {
   return is_own || (is_wanted(Request::Checkpoint) && step > last_own_request_ + 1);
 }
 
-/// What a checkpoint is copied from. Only one instance takes checkpoints: where others have the
-/// state on their GPUs too, and all of them would have to bring it home, it is its own.
-const std::byte* Engine::state_to_copy() {
+/// The state, for one instance that looks at it while others may not. Where those have it on their
+/// GPUs too, and all of them would have to bring it home, it is this one's own.
+const std::byte* Engine::state_to_look_at() {
   if (!resident_ || communicator_.size() == 1) {
     bring_home();
     return updates_.state();
@@ -345,7 +345,7 @@ const std::byte* Engine::state_to_copy() {
 }
 
 std::function<checkpoint::Content(Snapshot&)> Engine::begin_copy() {
-  const auto* const from = state_to_copy();
+  const auto* const from = state_to_look_at();
   is_copied_ = std::make_shared<std::atomic<bool>>(false);
   copied_version_ = updates_.version();
   return [this, mark = std::make_shared<CopyMark>(is_copied_), state = from,
@@ -376,9 +376,9 @@ bool Engine::has_loss_scaling() const noexcept {
   return leaf_type() == DataType::F16;
 }
 
-const float* Engine::weights(Which which) const {
-  if (which == Which::Weights) return shape_.weights(updates_.state()).data();
-  if (setup_.optimizer.average_decay()) return shape_.average(updates_.state()).data();
+const float* Engine::weights(Which which, const std::byte* state) const {
+  if (which == Which::Weights) return shape_.weights(state).data();
+  if (setup_.optimizer.average_decay()) return shape_.average(state).data();
   throw Error(ErrorKind::Options, "TrainingModel: no average of the weights is kept",
               "AdamW({...}).average_weights(0.999)");
 }
@@ -395,8 +395,8 @@ MemoryUse Engine::memory() const noexcept {
 
 void Engine::with_model(Which which, const std::function<void(nn::Model&)>& look) {
   guarded([&] {
-    bring_home();
-    original_->attach(weights(which), updates_.state());
+    const auto* const state = state_to_look_at();
+    original_->attach(weights(which, state), state);
     look(original_->model());
   });
 }
@@ -405,7 +405,7 @@ void Engine::set_model(const std::function<void(nn::Model&)>& change, std::int64
   guarded([&] {
     bring_home();
     const auto made = progress().steps_before_load + progress().steps;
-    original_->attach(weights(Which::Weights), updates_.state());
+    original_->attach(weights(Which::Weights, updates_.state()), updates_.state());
     original_->detach();
     change(original_->model());
     communicator_.barrier("set weights");  // nobody reads the old ones any more

@@ -156,7 +156,7 @@ class Engine {
   struct EvaluationRun;
   KeptNumbers& kept_numbers() const noexcept { return common_.numbers(updates_.common()); }
   void keep_finished_epochs(std::int64_t epochs) noexcept;
-  const std::byte* state_to_copy();
+  const std::byte* state_to_look_at();
   void write_requests(std::span<float> leaf);
   void write_requests_into(std::span<float> requests);
   bool is_wanted(Request request) const;
@@ -165,7 +165,7 @@ class Engine {
   void write_frozen() const;
   void attach_all();
   float* frozen() const noexcept { return CommonShape::frozen(updates_.common()); }
-  const float* weights(Which which) const;
+  const float* weights(Which which, const std::byte* state) const;
 
   void make_gpu(std::unique_ptr<nn::Model> model);
   void send_to_gpu();

@@ -47,7 +47,7 @@ void Engine::evaluate_on(int device, EvaluationRun& run) {
   if (device >= std::ssize(replicas_)) return;
   const torch::NoGradGuard no_grad;
   auto& replica = replicas_[static_cast<std::size_t>(device)];
-  replica.attach(weights(run.which), updates_.state());
+  replica.attach(weights(run.which, updates_.state()), updates_.state());
   const EvaluationMode mode(replica.model());
   while (const auto batch = run.take()) {
     const nn::RandomScope scope(
@@ -69,7 +69,7 @@ at::Tensor Engine::predict(const at::Tensor& input, Which which) {
       const torch::NoGradGuard no_grad;
       const nn::RandomScope scope({.seed = setup_.options.seed()});
       auto& replica = replicas_.front();
-      replica.attach(weights(which), updates_.state());
+      replica.attach(weights(which, updates_.state()), updates_.state());
       const EvaluationMode mode(replica.model());
       output = replica.model().forward(input);
     });

@@ -140,7 +140,7 @@ double Engine::enter(const plan::FlowTask& task, const StepInput& input) {
   auto& replica = replicas_[static_cast<std::size_t>(task.replica)];
   auto& pipeline = pipelines_[static_cast<std::size_t>(task.replica)];
   if (task.micro_batch == 0) {
-    replica.attach(weights(Which::Weights), updates_.state());
+    replica.attach(weights(Which::Weights, updates_.state()), updates_.state());
     pipeline.begin({.seed = setup_.options.seed(),
                     .step = static_cast<std::uint64_t>(input.progress.steps),
                     .replica = static_cast<std::uint32_t>(replica.number()),

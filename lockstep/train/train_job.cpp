@@ -119,9 +119,20 @@ class TrainJob {
     }
     last_step_unix_s_ = now;
     if (!digests_ || step % request_.digest_every != 0) return;
-    weights::DigestStep record{.step = step, .losses = result.replica_losses, .tensors = {}};
+    record_digests(step, result.replica_losses);
+  }
+
+  void record_digests(std::int64_t step, const std::vector<float>& losses) {
+    weights::DigestStep record{.step = step, .losses = losses, .tensors = {}};
     for (auto& [name, digest] : model_->digests()) record.tensors.emplace(name, digest);
     digests_->append(record);
+  }
+
+  /// A run that was killed after its last step, and before that was recorded, has it recorded now.
+  void record_missed_digests() {
+    const auto step = resumed_step().value_or(0);
+    if (step == 0 || digests_->last_step() != step - request_.digest_every) return;
+    if (step % request_.digest_every == 0) record_digests(step, {});
   }
 
   void begin_digests() {
@@ -133,6 +144,7 @@ class TrainJob {
                          .threads_per_device = model_->threads_per_device(),
                          .facts = {{"model", request_.model.model}, {"dataset", request_.dataset}}},
                      resumed_step());
+    record_missed_digests();
   }
 
   /// After which step this run goes on, if it does.

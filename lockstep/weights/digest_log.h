@@ -24,7 +24,8 @@ struct DigestLogHeader {
 /// What a run had come to after one optimizer step.
 struct DigestStep {
   std::int64_t step = 0;
-  std::vector<float> losses;                   ///< of each replica
+  /// Of each replica; none where the run was killed before they were recorded.
+  std::vector<float> losses;
   std::map<std::string, std::string> tensors;  ///< 16 hexadecimal digits for each name
 };
 
@@ -51,11 +52,16 @@ class DigestLogWriter {
 
   void append(const DigestStep& step);
 
+  /// The last step of a log that is continued, 0 where it has none; nothing for a new log.
+  std::optional<std::int64_t> last_step() const noexcept { return last_step_; }
+
  private:
+  void keep_until(std::int64_t last, const DigestLogHeader& header);
   void write_line(const std::string& line);
 
   std::string path_;
   UniqueFd file_;
+  std::optional<std::int64_t> last_step_;
 };
 
 /// Reads a log step by step, so that a long one takes no more memory than a short one. A last line

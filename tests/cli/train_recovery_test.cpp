@@ -147,6 +147,20 @@ TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
   EXPECT_LT(seconds[seconds.size() / 2], 4);
 }
 
+/// As a kill between a step and its record leaves it.
+TEST_F(TrainRecoveryTest, AStepThatWasNotRecordedIsWhenTheRunGoesOn) {
+  const auto calm = run(train("calm", "--checkpoint-dir " + path("points")));
+  ASSERT_EQ(calm.exit_code, 0) << calm.err;
+  auto log = read_file(path("calm") + "/digests.jsonl");
+  log.resize(log.rfind('\n', log.size() - 2) + 1);
+  std::filesystem::create_directories(path("cut"));
+  write_file(path("cut") + "/digests.jsonl", log);
+  const auto resumed = run(train("cut", "--resume " + path("points")));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
+  const auto compared = diff("calm", "cut");
+  EXPECT_EQ(compared.out, "the runs agree in all 12 recorded steps\n") << compared.err;
+}
+
 TEST_F(TrainRecoveryTest, AStoppedInstanceIsGivenUpAtTheDeadline) {
   const auto duration = undisturbed("calm");
   for (int i = 0; i < runs_of("stop", 2); ++i) {

@@ -128,6 +128,15 @@ TEST_F(DigestLogTest, ReplacesALogUnlessItIsResumed) {
   EXPECT_THAT(read_all(fresh), ::testing::IsEmpty());
 }
 
+TEST_F(DigestLogTest, SaysWhereALogThatIsContinuedEnds) {
+  EXPECT_EQ(DigestLogWriter(path_, {}, 45).last_step(), std::nullopt) << "there was none";
+  EXPECT_EQ(DigestLogWriter(path_, {}, 45).last_step(), 0);
+  DigestLogWriter(path_, {}, 45).append({20, {1.0F}, {}});
+  EXPECT_EQ(DigestLogWriter(path_, {}, 45).last_step(), 20);
+  EXPECT_EQ(DigestLogWriter(path_, {}, 19).last_step(), 0);
+  EXPECT_EQ(DigestLogWriter(path_, {}).last_step(), std::nullopt) << "it is begun anew";
+}
+
 TEST_F(DigestLogTest, LeavesTheOldLogWholeUntilTheNewOneTakesItsPlace) {
   folder_.write("digests.jsonl", kHeader + kStep20);
   // What a kill before the new log is there would leave.
@@ -265,6 +274,7 @@ TEST_F(CompareLogsTest, ComparesLossesByBitsAndByNumber) {
   EXPECT_FALSE(differs({nan, 0}, {nan, 0}));
   EXPECT_TRUE(differs({0.0F}, {-0.0F}));
   EXPECT_TRUE(differs({1}, {1, 2}));
+  EXPECT_FALSE(differs({1, 2}, {})) << "a crash took them";
 }
 
 TEST_F(CompareLogsTest, SaysWhichStepsEachLogHasWhereNoneIsCommon) {
