@@ -33,27 +33,25 @@ class TrainOnGpuTest : public TrainRunsTest {
     return summary_of(name).at("weights").get<std::string>();
   }
 
-  /// The instances that were started so far.
-  std::vector<pid_t> instances(const std::string& name) const {
-    std::vector<pid_t> pids;
+  std::vector<Json> events(const std::string& name, const std::string& kind) const {
+    std::vector<Json> found;
     std::ifstream file(path(name) + "-job/events.jsonl");
     for (std::string line; std::getline(file, line);) {
-      const auto event = Json::parse(line, nullptr, false);
-      if (event.is_object() && event.value("event", "") == "start") {
-        pids.push_back(event.at("pid").get<pid_t>());
-      }
+      auto event = Json::parse(line, nullptr, false);
+      if (event.is_object() && event.value("event", "") == kind) found.push_back(std::move(event));
     }
-    return pids;
+    return found;
   }
 
   void expect_the_same_after_a_kill(const std::string& calm, const std::string& name, int count,
                                     std::chrono::milliseconds after) {
     Subprocess process(train(name, count, ""), {});
-    ASSERT_TRUE(eventually([&] { return std::ssize(instances(name)) >= count; }, 60s));
+    ASSERT_TRUE(eventually([&] { return std::ssize(events(name, "start")) >= count; }, 60s));
     std::this_thread::sleep_for(after);
-    ::kill(instances(name).front(), SIGKILL);
+    ::kill(events(name, "start").front().at("pid").get<pid_t>(), SIGKILL);
     const auto finished = process.wait(180s);
     ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    EXPECT_EQ(events(name, "restart").size(), 1U) << "it was over before the kill";
     EXPECT_EQ(digest_of(name), digest_of(calm)) << finished.err;
   }
 };
