@@ -26,6 +26,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=6, help="that each row of PyTorch is measured for")
     parser.add_argument("--epochs", type=int, default=6, help="that each row of lockstep trains")
     parser.add_argument("--jobs", default=",".join(JOBS))
+    parser.add_argument("--rows", default="", help="only those whose name contains this")
     parser.add_argument("--workers", type=int, default=16, help="of PyTorch's DataLoader")
     parser.add_argument("--json", help="also write the rates there")
     return parser.parse_args()
@@ -50,7 +51,7 @@ def pytorch(way, job, micro_batches, seconds, workers):
 def lockstep(binary, job, pack, epochs, folder, more):
     summary = os.path.join(folder, "summary.json")
     printed = run([binary, "train", "--device", "cuda", "--model", job["model"], "--dataset", pack,
-                   "--image-size", str(job["size"]), "--batch-size", str(job["batch"]),
+                   "--image-size", "%dx%d" % (job["size"], job["size"]), "--batch-size", str(job["batch"]),
                    "--gradient-accumulation", str(job["accumulation"]), "--replicas", str(job["replicas"]),
                    "--device-iterations", str(job["iterations"]), "--precision", "16.16", "--eight-bit-io",
                    "--augment", "flip", "--optimizer", "adamw", "--lr", "1e-3", "--epochs", str(epochs),
@@ -82,6 +83,7 @@ def rows_of(job, arguments, pack, folder):
         yield name, lambda samples=samples: pytorch("large", job, samples, arguments.seconds, 0)
     yield "PyTorch, the same with its loader", lambda: pytorch("large", job, micro_batches, arguments.seconds, arguments.workers)
     yield "lockstep, with its loader", lambda: lockstep(arguments.lockstep, job, pack, arguments.epochs, folder, [])
+    yield "lockstep, --data-on-device", lambda: lockstep(arguments.lockstep, job, pack, arguments.epochs, folder, ["--data-on-device"])
     yield "lockstep, --deterministic", lambda: lockstep(arguments.lockstep, job, pack, arguments.epochs, folder, ["--deterministic"])
     yield "lockstep, --fuse off", lambda: lockstep(arguments.lockstep, job, pack, 2, folder, ["--fuse", "off"])
 
@@ -94,6 +96,8 @@ def main():
         for name in arguments.jobs.split(","):
             print("%s: %s" % (name, JOBS[name]), flush=True)
             for row, measure in rows_of(JOBS[name], arguments, pack, folder):
+                if arguments.rows not in row:
+                    continue
                 rate = measure()
                 results.setdefault(name, {})[row] = rate
                 print("  %-44s %s" % (row, "failed" if rate is None else "%8.0f img/s" % rate), flush=True)

@@ -119,11 +119,14 @@ class Training:
         torch.cuda.synchronize()
         begin = time.perf_counter()
         steps = 0
+        done = [torch.cuda.Event(), torch.cuda.Event()]
         while time.perf_counter() - begin < self.arguments.seconds:
             load()
             run()
+            done[steps % 2].record()
             steps += 1
-            torch.cuda.synchronize()
+            done[steps % 2].synchronize()  # the step before: one is under way while the next is loaded
+        torch.cuda.synchronize()
         return steps * self.passes * self.batch / (time.perf_counter() - begin)
 
 

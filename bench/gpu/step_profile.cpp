@@ -49,8 +49,9 @@ std::vector<KernelTime> times_of(const std::function<void()>& action) {
   profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(config, activities);
   action();
+  const auto watched = profiler::disableProfiler();
   std::map<std::string, KernelTime> found;
-  for (const auto& event : profiler::disableProfiler()->events()) {
+  for (const auto& event : watched->events()) {
     if (event.deviceType() != at::kCUDA) continue;
     auto& time = found[event.name()];
     time.name = event.name();

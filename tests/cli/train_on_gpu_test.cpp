@@ -22,10 +22,11 @@ class TrainOnGpuTest : public TrainRunsTest {
 
   Words train(const std::string& name, int instances, const std::string& more) const {
     return words(fmt::format(
-        "{0} run --num-replicas 4 --num-instances {1} --max-restarts 2 --log-dir {2}-job {0} train "
+        "{0} run --num-replicas 4 --num-instances {1} --max-restarts 2 --cache-path {3} "
+        "--log-dir {2}-job {0} train "
         "--device cuda --deterministic --model resnet20 --dataset synthetic --size 4096 "
         "--batch-size 16 --gradient-accumulation 2 --device-iterations 4 --epochs 20 "
-        "--limit-test 64 --cache-path {3} --snapshot-every 2 --summary {2}.json {4}",
+        "--limit-test 64 --snapshot-every 2 --summary {2}.json {4}",
         LOCKSTEP_BINARY, instances, path(name), path("cache"), more));
   }
 

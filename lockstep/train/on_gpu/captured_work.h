@@ -16,11 +16,15 @@ class CapturedWork {
   ///
   /// Errors: what `work` throws; libtorch's, where it does something that only a host can decide.
   CapturedWork(const std::function<void()>& work, const CapturedWork* like);
+  ~CapturedWork();
+  CapturedWork(const CapturedWork&) = delete;
+  CapturedWork& operator=(const CapturedWork&) = delete;
 
   /// On libtorch's current stream.
   void launch();
 
  private:
+  int device_ = 0;
   at::cuda::CUDAGraph graph_;
 };
 

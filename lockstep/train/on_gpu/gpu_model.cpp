@@ -59,8 +59,10 @@ void GpuModel::begin_replica() {
   integers_.copy_(state_.integers());
 }
 
+/// A loss of 16 bits would be too coarse to follow, whatever its model computes with.
 at::Tensor GpuModel::forward(const Fields& fields) const {
-  return model_->forward(model_input(fields, task_));
+  auto output = model_->forward(model_input(fields, task_));
+  return at::isReducedFloatingType(output.scalar_type()) ? output.to(at::kFloat) : output;
 }
 
 at::Tensor GpuModel::metrics_of(const at::Tensor& output, const Fields& fields) const {
