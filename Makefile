@@ -36,11 +36,22 @@ kernels: packages-build
 	  cmake --build build/kernels -j $(JOBS) --target lockstep_gpu; fi
 
 ## make test-gpu    build for this machine's GPU, against a libtorch with CUDA (TORCH=FOLDER), and run its tests
-.PHONY: test-gpu
-test-gpu:
+.PHONY: test-gpu build-gpu
+build-gpu:
 	@cmake --preset cuda $(if $(TORCH),-DCMAKE_PREFIX_PATH=$(TORCH)) >/dev/null
 	@cmake --build --preset cuda -j $(JOBS)
+test-gpu: build-gpu
 	ctest --test-dir build/cuda --label-regex gpu --output-on-failure --no-tests=error
+
+## make test-gpu-slow  what a real training on the GPU comes to; takes Debian's dataset-fashion-mnist
+.PHONY: test-gpu-slow
+test-gpu-slow: build-gpu
+	build/cuda/tests/cli_train_accuracy_test --gtest_filter='*OnAGpu'
+
+## make bench-gpu   lockstep beside PyTorch (TORCH=FOLDER is that of python3) on this machine's GPU
+.PHONY: bench-gpu
+bench-gpu: build-gpu
+	python3 bench/gpu/compare.py --lockstep build/cuda/bin/lockstep
 
 ## make test-hosts  jobs over several hosts, made of network namespaces; as root
 .PHONY: test-hosts

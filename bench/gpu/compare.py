@@ -24,7 +24,7 @@ def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--lockstep", default="build/cuda/bin/lockstep")
     parser.add_argument("--seconds", type=float, default=6, help="that each row of PyTorch is measured for")
-    parser.add_argument("--epochs", type=int, default=6, help="that each row of lockstep trains")
+    parser.add_argument("--epochs", type=int, default=12, help="that each row of lockstep trains")
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--rows", default="", help="only those whose name contains this")
     parser.add_argument("--workers", type=int, default=16, help="of PyTorch's DataLoader")
@@ -81,7 +81,8 @@ def rows_of(job, arguments, pack, folder):
     for samples in (micro_batches // 2, micro_batches):
         name = "PyTorch, one batch of %d as a CUDA graph" % (samples * job["batch"])
         yield name, lambda samples=samples: pytorch("large", job, samples, arguments.seconds, 0)
-    yield "PyTorch, the same with its loader", lambda: pytorch("large", job, micro_batches, arguments.seconds, arguments.workers)
+    yield "PyTorch, that of torch.compile", lambda: pytorch("compile-large", job, micro_batches, arguments.seconds, 0)
+    yield "PyTorch, one batch, with its loader", lambda: pytorch("large", job, micro_batches, arguments.seconds, arguments.workers)
     yield "lockstep, with its loader", lambda: lockstep(arguments.lockstep, job, pack, arguments.epochs, folder, [])
     yield "lockstep, --data-on-device", lambda: lockstep(arguments.lockstep, job, pack, arguments.epochs, folder, ["--data-on-device"])
     yield "lockstep, --deterministic", lambda: lockstep(arguments.lockstep, job, pack, arguments.epochs, folder, ["--deterministic"])

@@ -5,6 +5,7 @@ many pictures per second that were, as JSON. What `bench/gpu/compare` measures l
     graph    the same micro-batches, each step recorded as a CUDA graph
     compile  torch.compile of forward and backward
     large    one batch for all micro-batches of a step, recorded as a CUDA graph
+    compile-large  the same, of what torch.compile made
 """
 
 import argparse
@@ -15,10 +16,13 @@ import time
 import torch
 import torchvision
 
+RECORDED = ("graph", "large", "compile-large")
+LARGE = ("large", "compile-large")
+
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--way", choices=["eager", "graph", "compile", "large"], required=True)
+    parser.add_argument("--way", choices=["eager", "graph", "compile", *LARGE], required=True)
     parser.add_argument("--model", default="resnet101")
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=64)
@@ -51,8 +55,8 @@ class Pictures(torch.utils.data.Dataset):
 class Training:
     def __init__(self, arguments):
         self.arguments = arguments
-        self.batch = arguments.batch_size * (arguments.micro_batches if arguments.way == "large" else 1)
-        self.passes = 1 if arguments.way == "large" else arguments.micro_batches
+        self.batch = arguments.batch_size * (arguments.micro_batches if arguments.way in LARGE else 1)
+        self.passes = 1 if arguments.way in LARGE else arguments.micro_batches
         torch.backends.cudnn.benchmark = True
         model = getattr(torchvision.models, arguments.model)(num_classes=10).cuda()
         model = model.to(memory_format=torch.channels_last)
@@ -62,9 +66,9 @@ class Training:
             os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", RANK="0", WORLD_SIZE="1")
             torch.distributed.init_process_group("nccl")
             model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])
-        self.model = torch.compile(model) if arguments.way == "compile" else model
+        self.model = torch.compile(model) if arguments.way.startswith("compile") else model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True,
-                                           capturable=arguments.way in ("graph", "large"))
+                                           capturable=arguments.way in RECORDED)
         size = arguments.image_size
         self.pixels = torch.randint(0, 256, (self.passes, self.batch, 3, size, size), dtype=torch.uint8,
                                     device="cuda").to(memory_format=torch.contiguous_format)
@@ -102,7 +106,7 @@ class Training:
             yield from loader
 
     def rate(self):
-        run = self.record() if self.arguments.way in ("graph", "large") else self.step
+        run = self.record() if self.arguments.way in RECORDED else self.step
         loaded = self.batches() if self.arguments.workers > 0 else None
 
         def load():
