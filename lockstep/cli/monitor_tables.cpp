@@ -69,7 +69,7 @@ std::string local_time(double unix_time) {
   tm parts{};
   std::array<char, 32> text{};
   if (::localtime_r(&seconds, &parts) == nullptr) return {};
-  const auto length = std::strftime(text.data(), text.size(), "%F %T", &parts);
+  const auto length = ::strftime(text.data(), text.size(), "%F %T", &parts);
   return {text.data(), length};
 }
 
