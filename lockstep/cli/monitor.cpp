@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ void define(CLI::App& app, MonitorArguments& arguments) {
       "Devices are the cores of this machine, the parts of them that jobs compute on, and its\n"
       "NVIDIA GPUs, where their driver is there. Processes are the instances of your jobs on this\n"
       "machine, and of everybody's where you may read what is theirs, as root may. What does not\n"
-      "fit the terminal is left out, the least important first; --json has everything.");
+      "fit the terminal is left out, the least important first; --json has everything.\n");
 }
 
 void check(const CLI::App& app, const MonitorArguments& arguments) {
@@ -95,11 +96,17 @@ void check_job(const monitor::HostSnapshot& snapshot, const std::string& wanted)
                             wanted, matching.size()),
                 "--job " + matching.front());
   }
-  throw Error(ErrorKind::Options,
-              fmt::format("monitor: --job: expected one of {} jobs that run here, found '{}'",
-                          all.size(), wanted),
-              all.empty() ? "start one: lockstep train, or lockstep run"
-                          : "--job " + closest(wanted, all).value_or(all.front()));
+  if (all.empty()) {
+    throw Error(ErrorKind::Options,
+                fmt::format("monitor: --job: expected a job that runs here, and there is none, "
+                            "found '{}'",
+                            wanted),
+                "start one: lockstep train, or lockstep run");
+  }
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("monitor: --job: expected one of {}, found '{}'", fmt::join(all, ", "), wanted),
+      "--job " + closest(wanted, all).value_or(all.front()));
 }
 
 /// The terminal's, or what a shell says of it; 80 where nobody knows.

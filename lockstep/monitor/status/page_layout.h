@@ -13,12 +13,12 @@
 // read as a file: who maps a file that somebody else cuts short is killed.
 //
 // The facts are written before the file gets its name. The state is written again and again, by a
-// seqlock with two places: update n goes to place n mod 2, and then `sequence` becomes n. As long as
-// `sequence` is n, the writer has at most touched the other place. So the writer never waits, and one
-// that is killed in the middle of an update leaves the one before it whole. A reader takes n, copies
-// both places, and uses the newest that is n or later and has the checksum of what it holds; a writer
-// in a hurry may have gone on by some updates meanwhile, and only where both copies are parts of two
-// does the reader begin anew.
+// seqlock with two places: update n goes to place n mod 2, and then `sequence` becomes n. As long
+// as `sequence` is n, the writer has at most touched the other place. So the writer never waits,
+// and one that is killed in the middle of an update leaves the one before it whole. A reader takes
+// n, copies both places, and uses the newest that is n or later and has the checksum of what it
+// holds; a writer in a hurry may have gone on by some updates meanwhile, and only where both copies
+// are parts of two does the reader begin anew.
 //
 // Several builds of lockstep may meet: change kLayoutVersion with anything here.
 

@@ -10,7 +10,8 @@ namespace lockstep::monitor {
 /// How many of something there are in a second, over the last seconds: it follows a change within
 /// them, and does not jump from one step to the next.
 ///
-/// Steps of minutes count as well: a rate is over at least one step, however long it took.
+/// Steps of minutes count as well: a rate is over at least one step, however long it took. There is
+/// none, 0, in the first moments, in which nothing can be measured.
 class RateMeter {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -25,7 +26,7 @@ class RateMeter {
     total_ += count;
     const auto& oldest = marks_[next_];
     const std::chrono::duration<double> passed = now - oldest.time;
-    if (passed.count() > 0) rate_ = static_cast<double>(total_ - oldest.total) / passed.count();
+    if (passed >= kLeast) rate_ = static_cast<double>(total_ - oldest.total) / passed.count();
     const auto newest = (next_ + marks_.size() - 1) % marks_.size();
     if (now - marks_[newest].time < kSpacing) return;
     marks_[next_] = {now, total_};
@@ -36,6 +37,7 @@ class RateMeter {
 
  private:
   static constexpr auto kSpacing = std::chrono::milliseconds(500);
+  static constexpr auto kLeast = std::chrono::milliseconds(50);
   struct Mark {
     TimePoint time{};
     std::int64_t total = 0;
