@@ -250,7 +250,7 @@ std::string notes(const HostSnapshot& snapshot) {
     }
     for (const auto& instance : job.instances) {
       if (instance.found.health != Health::Damaged) continue;
-      text += fmt::format("job {}, instance {}: the status page is {}\n", job.id,
+      text += fmt::format("job {}, instance {}: status page: {}\n", job.id,
                           instance.found.facts.instance, instance.found.problem);
     }
   }

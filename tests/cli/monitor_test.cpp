@@ -113,7 +113,7 @@ TEST_F(MonitorTest, SurvivesDamagedPagesAndRemovesWhatDeadJobsLeft) {
   fs::create_directory(parent + "/0123456789ab");
   const auto result = monitor({});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.out, HasSubstr("instance 7: the status page is cut short: 8 of 4096 bytes\n"));
+  EXPECT_THAT(result.out, HasSubstr("instance 7: status page: cut short: 8 of 4096 bytes\n"));
   EXPECT_FALSE(fs::exists(parent + "/0123456789ab"));
   EXPECT_TRUE(fs::exists(folder));
 }

@@ -237,16 +237,30 @@ TEST_F(FindJobsTest, DamagedPagesAreEntriesThatSaySo) {
 TEST_F(FindJobsTest, NothingIsRemovedWhereOthersMayHavePutIt) {
   // A link that somebody else made in /tmp, to where we keep what is dear to us.
   const testing::ScratchFolder home;
-  fs::create_directory(home.path() + "/letters");
+  const std::string letters = "/0123456789ab";
+  fs::create_directory(home.path() + letters);
   fs::create_symlink(home.path(), parent());
   find();
-  EXPECT_TRUE(fs::exists(home.path() + "/letters"));
+  EXPECT_TRUE(fs::exists(home.path() + letters));
   fs::remove(parent());
   fs::create_directory(parent());
   fs::permissions(parent(), fs::perms::all);
+  fs::create_directory(parent() + letters);
+  find();
+  EXPECT_TRUE(fs::exists(parent() + letters));
+}
+
+TEST_F(FindJobsTest, NothingIsRemovedThatIsNoJobNorAmongOthersJobs) {
+  fs::create_directory(parent());
+  fs::permissions(parent(), fs::perms::owner_all);
   fs::create_directory(parent() + "/letters");
   find();
   EXPECT_TRUE(fs::exists(parent() + "/letters"));
+  fs::create_directory(parent() + "/0123456789ab");
+  find_jobs_in({}, {parent()});
+  EXPECT_TRUE(fs::exists(parent() + "/0123456789ab"));
+  find();
+  EXPECT_FALSE(fs::exists(parent() + "/0123456789ab"));
 }
 
 TEST_F(FindJobsTest, AnotherUsersJobIsShownToWhoMayReadItAndToNobodyElse) {
@@ -259,7 +273,7 @@ TEST_F(FindJobsTest, AnotherUsersJobIsShownToWhoMayReadItAndToNobodyElse) {
     ASSERT_EQ(::chown(path.c_str(), kNobody, kNobody), 0);
     ASSERT_EQ(::chmod(path.c_str(), 0700), 0);
   }
-  const auto jobs = find_jobs_in({fs::path(job).parent_path()});
+  const auto jobs = find_jobs_in({}, {fs::path(job).parent_path()});
   ASSERT_EQ(jobs.size(), 1U);
   EXPECT_EQ(jobs[0].user, user_name(kNobody));
   EXPECT_EQ(jobs[0].instances.at(0).facts.user, user_name(kNobody));
@@ -267,7 +281,7 @@ TEST_F(FindJobsTest, AnotherUsersJobIsShownToWhoMayReadItAndToNobodyElse) {
 
   ASSERT_EQ(::chmod(scratch_.path().c_str(), 0755), 0);
   ASSERT_EQ(::seteuid(12345), 0);
-  const auto seen = find_jobs_in({fs::path(job).parent_path()});
+  const auto seen = find_jobs_in({}, {fs::path(job).parent_path()});
   ASSERT_EQ(::seteuid(0), 0);
   EXPECT_TRUE(seen.empty());
 }

@@ -78,6 +78,11 @@ bool is_ours(const UniqueFd& folder) {
   return ::fstat(folder.get(), &info) == 0 && info.st_uid == ::getuid();
 }
 
+/// What `random_id` makes: nothing else that somebody may have put there is ours to remove.
+bool is_job_id(const std::string& name) {
+  return name.size() == 12 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 /// Else the folder above it may be a link of somebody else's, to where we keep other things.
 bool is_in_private_folder(const std::string& path) {
   struct stat info {};
@@ -87,7 +92,7 @@ bool is_in_private_folder(const std::string& path) {
 }  // namespace
 
 bool remove_if_abandoned(const std::string& path) {
-  if (!is_in_private_folder(path)) return false;
+  if (!is_job_id(fs::path(path).filename().string()) || !is_in_private_folder(path)) return false;
   const auto folder = open_folder(path);
   if (!folder || !is_ours(folder) || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return false;
   if (!is_still_named(folder, path)) return false;

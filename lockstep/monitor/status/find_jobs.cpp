@@ -35,13 +35,21 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 /// Where other users' jobs may be. Only root can look into most of these.
 std::vector<std::string> parents_of_others() {
+  constexpr std::string_view kBegin = "lockstep-";
   std::vector<std::string> parents;
-  for (const auto& user : names_in("/run/user"))
+  for (const auto& user : names_in("/run/user")) {
     parents.push_back("/run/user/" + user + "/lockstep");
+  }
   for (const auto& name : names_in("/tmp")) {
-    if (name.starts_with("lockstep-")) parents.push_back("/tmp/" + name);
+    const bool is_parent =
+        name.starts_with(kBegin) && is_number(std::string_view(name).substr(kBegin.size()));
+    if (is_parent) parents.push_back("/tmp/" + name);
   }
   return parents;
 }
@@ -164,19 +172,21 @@ std::string_view name_of(Health health) noexcept {
   return "unknown";
 }
 
-std::vector<FoundJob> find_jobs_in(const std::vector<std::string>& parents) {
+std::vector<FoundJob> find_jobs_in(const std::vector<std::string>& own,
+                                   const std::vector<std::string>& of_others) {
   std::map<JobKey, FoundJob> jobs;
   std::set<std::pair<dev_t, ino_t>> seen;
-  for (const auto& parent : parents) {
+  const auto look_into = [&](const std::string& parent, const auto& is_gone) {
     struct stat info {};
-    const bool is_new =
-        ::stat(parent.c_str(), &info) == 0 && seen.insert({info.st_dev, info.st_ino}).second;
-    if (!is_new) continue;
+    if (::stat(parent.c_str(), &info) != 0) return;
+    if (!seen.insert({info.st_dev, info.st_ino}).second) return;
     for (const auto& name : names_in(parent)) {
       const auto path = parent + "/" + name;
-      if (!launch::remove_if_abandoned(path)) add_job(jobs, path);
+      if (!is_gone(path)) add_job(jobs, path);
     }
-  }
+  };
+  for (const auto& parent : own) look_into(parent, launch::remove_if_abandoned);
+  for (const auto& parent : of_others) look_into(parent, [](const std::string&) { return false; });
   std::vector<FoundJob> found;
   for (auto& [key, job] : jobs) {
     forget_earlier_attempts(job.instances);
@@ -188,11 +198,7 @@ std::vector<FoundJob> find_jobs_in(const std::vector<std::string>& parents) {
 }
 
 std::vector<FoundJob> find_jobs(const topology::Environment& environment) {
-  auto parents = launch::run_directory_parents(environment);
-  for (auto& parent : parents_of_others()) {
-    if (std::ranges::find(parents, parent) == parents.end()) parents.push_back(std::move(parent));
-  }
-  return find_jobs_in(parents);
+  return find_jobs_in(launch::run_directory_parents(environment), parents_of_others());
 }
 
 }  // namespace lockstep::monitor

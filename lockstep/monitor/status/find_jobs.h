@@ -47,7 +47,9 @@ struct FoundJob {
 /// begun. Takes no lock that anybody waits for, and changes nothing that is another user's.
 std::vector<FoundJob> find_jobs(const topology::Environment& environment);
 
-/// The same for jobs whose folders lie in these.
-std::vector<FoundJob> find_jobs_in(const std::vector<std::string>& parents);
+/// The same for jobs whose folders lie in these: this user's, and those of others, in which nothing
+/// is removed.
+std::vector<FoundJob> find_jobs_in(const std::vector<std::string>& own,
+                                   const std::vector<std::string>& of_others = {});
 
 }  // namespace lockstep::monitor
