@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <functional>
 
 #include "lockstep/base/strings.h"
 #include "lockstep/monitor/status/page_layout.h"
@@ -124,12 +123,14 @@ page::State read_stored_state(int file) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const auto before = read_sequence(file);
     std::atomic_thread_fence(std::memory_order_acquire);
-    auto places = read_at<std::array<CopiedPlace, 2>>(file, offsetof(page::Page, places));
-    std::ranges::sort(places, std::greater(),
-                      [](const CopiedPlace& place) { return place.state.sequence; });
+    const auto places = read_at<std::array<CopiedPlace, 2>>(file, offsetof(page::Page, places));
+    const CopiedPlace* newest = nullptr;
     for (const auto& place : places) {
-      if (place.state.sequence >= before && place.is_whole()) return place.state;
+      const auto sequence = place.state.sequence;
+      const bool is_newer = newest == nullptr || sequence > newest->state.sequence;
+      if (sequence >= before && is_newer && place.is_whole()) newest = &place;
     }
+    if (newest != nullptr) return newest->state;
     std::atomic_thread_fence(std::memory_order_acquire);
     // Without an update since then, the place of the last one was not touched.
     if (read_sequence(file) == before) {
