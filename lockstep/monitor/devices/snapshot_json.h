@@ -6,8 +6,8 @@
 
 namespace lockstep::monitor {
 
-/// A snapshot for programs: one object, described in docs/monitor.md. Numbers that are not known
-/// are null.
+/// A snapshot for programs: one object, described in docs/architecture.md. Numbers that are not
+/// known are null.
 std::string to_json(const HostSnapshot& snapshot);
 
 }  // namespace lockstep::monitor
