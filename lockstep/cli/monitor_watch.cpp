@@ -48,7 +48,9 @@ class Watch {
     ::poll(fds.data(), fds.size(), static_cast<int>(std::max<std::int64_t>(0, left.count())));
     while (const auto signal = signals_.take()) on_signal(*signal);
     while (const auto key = screen_.take_key()) on_key(*key);
-    if (screen_.is_gone()) exit_code_ = exit_code_.value_or(128 + SIGHUP);
+    // Whoever ignores SIGHUP hears of a terminal that is gone in this way alone.
+    const bool has_hung_up = (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    if (has_hung_up || screen_.is_gone()) exit_code_ = exit_code_.value_or(128 + SIGHUP);
     if (Clock::now() < next_look_) return;
     snapshot_ = sampler_.sample();
     next_look_ = Clock::now() + options_.interval;

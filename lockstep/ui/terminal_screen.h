@@ -36,7 +36,7 @@ class TerminalScreen {
   /// To be polled for reading; a key that was pressed, if any; and whether the terminal is gone.
   int input() const noexcept { return input_.get(); }
   std::optional<char> take_key();
-  bool is_gone() const noexcept { return is_gone_; }
+  bool is_gone() const noexcept { return is_gone_ || output_.error() != 0; }
 
  private:
   void write_out() noexcept;

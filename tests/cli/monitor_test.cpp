@@ -251,6 +251,14 @@ TEST_F(MonitorWatchTest, GivesTheTerminalBackWhileItIsStopped) {
   expect_restored(watching->wait());
 }
 
+TEST_F(MonitorWatchTest, EndsWithItsTerminalThoughNobodyTellsIt) {
+  Subprocess watching({"sh", "-c", "trap '' HUP; exec " LOCKSTEP_BINARY " monitor --watch"},
+                      {.environment = variables(), .terminal = true});
+  ASSERT_TRUE(watching.wait_for("q quit"));
+  watching.close_stdout();
+  EXPECT_TRUE(watching.wait_for_exit(20s));
+}
+
 TEST_F(MonitorWatchTest, SettingsOfTheTerminalAreAsTheyWere) {
   // A shell on the same terminal, which shows the settings before and after.
   const std::string script = "stty -a </dev/tty >" + scratch_.path() +

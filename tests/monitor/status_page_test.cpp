@@ -277,6 +277,14 @@ TEST_F(StatusPageTest, TextsCanNeitherSteerATerminalNorBreakJson) {
   EXPECT_EQ(facts.host, "ä");
 }
 
+TEST_F(StatusPageTest, LeavesNothingWhereItCannotGetItsName) {
+  const testing::ScratchFolder other;
+  std::filesystem::create_directories(other.path() + "/status-3/in the way");
+  EXPECT_THROW(StatusPage(other.path(), some_facts()), Error);
+  std::filesystem::remove_all(other.path() + "/status-3");
+  EXPECT_TRUE(other.is_empty());
+}
+
 TEST_F(StatusPageTest, SaysWhatIsWrongWhereItCannotBeMade) {
   try {
     const StatusPage page(scratch_.path() + "/nowhere", some_facts());

@@ -73,19 +73,52 @@ page::State to_page(const InstanceState& state, std::uint64_t sequence) noexcept
 
 /// Written and not only lengthened: a disk that is full is noticed here, and not as a signal when
 /// the memory is first touched.
-void fill_with_zeros(const UniqueFd& file, const std::string& path) {
+void fill_with_zeros(const UniqueFd& file) {
   const std::vector<char> zeros(page::kPageSize, '\0');
   if (::write(file.get(), zeros.data(), zeros.size()) != static_cast<ssize_t>(zeros.size())) {
-    throw io_error("status page: write " + path);
+    throw io_error("status page: write");
   }
 }
 
-page::Page* map(const UniqueFd& file, const std::string& path) {
+page::Page* map(const UniqueFd& file) {
   void* memory =
       ::mmap(nullptr, page::kPageSize, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) throw io_error("status page: map " + path);
+  if (memory == MAP_FAILED) throw io_error("status page: map");
   return new (memory) page::Page;
 }
+
+std::uint64_t inode_of(const UniqueFd& file) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) throw io_error("status page: fstat");
+  return info.st_ino;
+}
+
+/// A file under another name, until it is finished; it is gone where that fails.
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(std::string path) : path_(std::move(path)) {
+    ::unlink(path_.c_str());
+    file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file_) throw io_error("status page: " + path_);
+  }
+  ~UnfinishedFile() {
+    if (!is_finished_) ::unlink(path_.c_str());
+  }
+  UnfinishedFile(const UnfinishedFile&) = delete;
+  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
+
+  const UniqueFd& file() const noexcept { return file_; }
+
+  bool rename_to(const std::string& path) noexcept {
+    is_finished_ = std::rename(path_.c_str(), path.c_str()) == 0;
+    return is_finished_;
+  }
+
+ private:
+  std::string path_;
+  UniqueFd file_;
+  bool is_finished_ = false;
+};
 
 }  // namespace
 
@@ -96,25 +129,18 @@ std::string page_name(int instance) {
 StatusPage::StatusPage(const std::string& folder, const InstanceFacts& facts)
     : path_(folder + "/" + page_name(facts.instance)), owner_(::getpid()) {
   // Nobody sees a page before its facts are there, nor loses one that is being read.
-  const auto unfinished = fmt::format("{}.{}", path_, owner_);
-  ::unlink(unfinished.c_str());
-  const UniqueFd file(
-      ::open(unfinished.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) throw io_error("status page: " + unfinished);
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) throw io_error("status page: " + unfinished);
-  inode_ = info.st_ino;
-  fill_with_zeros(file, unfinished);
-  page_ = map(file, unfinished);
+  UnfinishedFile unfinished(fmt::format("{}.{}", path_, owner_));
+  inode_ = inode_of(unfinished.file());
+  fill_with_zeros(unfinished.file());
+  page_ = map(unfinished.file());
   page_->magic = page::kMagic;
   page_->version = page::kLayoutVersion;
   page_->facts = to_page(facts);
   page_->facts_checksum = page::checksum_of(page_->facts);
   page_->sequence.store(0, std::memory_order_release);
-  if (std::rename(unfinished.c_str(), path_.c_str()) != 0) {
-    const auto error = io_error("status page: rename " + unfinished);
+  if (!unfinished.rename_to(path_)) {
+    const auto error = io_error("status page: rename to " + path_);
     ::munmap(page_, page::kPageSize);
-    ::unlink(unfinished.c_str());
     throw error;
   }
 }
