@@ -1,9 +1,11 @@
 #include "lockstep/base/process_facts.h"
 
+#include <pwd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -36,28 +38,56 @@ std::optional<std::uint64_t> number_in(const std::string& path, std::string_view
 
 }  // namespace
 
-double process_age() {
+std::optional<ProcessCounters> process_counters(int process) {
   std::string stat;
-  std::getline(std::ifstream("/proc/self/stat"), stat);
+  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), stat);
   // The second field is the program's name in parentheses, and may hold anything.
-  std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+  const auto name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(stat.substr(name_end + 1));
+  ProcessCounters counters;
+  fields >> counters.state;
   std::string skipped;
-  for (int field = 3; field < 22; ++field) fields >> skipped;
-  double start_ticks = 0;
-  fields >> start_ticks;
+  for (int field = 4; field < 14; ++field) fields >> skipped;
+  std::uint64_t in_user_mode = 0;
+  std::uint64_t in_kernel = 0;
+  fields >> in_user_mode >> in_kernel;
+  for (int field = 16; field < 22; ++field) fields >> skipped;
+  fields >> counters.start_ticks;
+  const bool has_ended = counters.state == 'Z' || counters.state == 'X';
+  if (!fields || has_ended) return std::nullopt;
+  counters.cpu_ticks = in_user_mode + in_kernel;
+  return counters;
+}
+
+double ticks_per_second() {
+  return static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+std::string user_name(unsigned user) {
+  std::array<char, 4096> memory;
+  passwd entry{};
+  passwd* found = nullptr;
+  const int error = ::getpwuid_r(user, &entry, memory.data(), memory.size(), &found);
+  return error == 0 && found != nullptr ? found->pw_name : std::to_string(user);
+}
+
+double process_age() {
+  const auto counters = process_counters(::getpid()).value_or(ProcessCounters{});
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
-  const auto ticks_per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
-         start_ticks / ticks_per_second;
+         static_cast<double>(counters.start_ticks) / ticks_per_second();
+}
+
+std::optional<std::int64_t> private_memory_of(int process) {
+  const auto kib = number_in("/proc/" + std::to_string(process) + "/status", "RssAnon:\t");
+  if (!kib) return std::nullopt;
+  return static_cast<std::int64_t>(*kib * 1024);
 }
 
 std::int64_t private_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
-  }
-  return 0;
+  return private_memory_of(::getpid()).value_or(0);
 }
 
 std::uint64_t available_memory() {

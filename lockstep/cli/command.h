@@ -69,6 +69,7 @@ int bench_train_command(const Invocation& invocation);
 int data_command(const Invocation& invocation);
 int diff_command(const Invocation& invocation);
 int model_command(const Invocation& invocation);
+int monitor(const Invocation& invocation);
 int doctor(const Invocation& invocation);
 int version(const Invocation& invocation);
 

@@ -34,6 +34,7 @@ constexpr std::array kCommands{
             model_elsewhere},
     Command{"diff", "where two runs or two weight files differ", diff_elsewhere},
     Command{"bench", "measure this machine: launch, comm, data, train, pipeline", bench},
+    Command{"monitor", "the devices of this machine, and the jobs on them", monitor},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},
     // What the launcher starts on each of several hosts: nobody's to call.

@@ -1,8 +1,11 @@
 #include "lockstep/base/process_facts.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -14,6 +17,39 @@ TEST(ProcessFactsTest, TheProcessIsYoungAndGrowsOlder) {
   EXPECT_GE(first, -0.02);  // the system counts hundredths
   EXPECT_LT(first, 60);
   EXPECT_GE(process_age(), first);
+}
+
+TEST(ProcessFactsTest, TellsOneProcessFromALaterOneOfItsNumber) {
+  const auto first = process_counters(::getpid());
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->state, 'R');
+  EXPECT_FALSE(first->is_stopped());
+  const auto child = ::fork();
+  if (child == 0) {
+    while (true) ::pause();
+  }
+  EXPECT_GE(process_counters(child)->start_ticks, first->start_ticks);
+  ::kill(child, SIGKILL);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(process_counters(child).has_value());  // it has ended, though nobody has reaped it
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(process_counters(child).has_value());
+  EXPECT_FALSE(private_memory_of(child).has_value());
+}
+
+TEST(ProcessFactsTest, CountsTheTimeThatAProcessComputes) {
+  const auto before = process_counters(::getpid())->cpu_ticks;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (process_counters(::getpid())->cpu_ticks < before + 3) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+  }
+  EXPECT_GT(ticks_per_second(), 0);
+}
+
+TEST(ProcessFactsTest, KnowsUsersByNameOrElseByNumber) {
+  EXPECT_EQ(user_name(0), "root");
+  EXPECT_EQ(user_name(4'000'000'001U), "4000000001");
 }
 
 TEST(ProcessFactsTest, CountsMemoryThatIsTouched) {

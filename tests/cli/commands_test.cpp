@@ -26,14 +26,14 @@ TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
             "lockstep: expected one of the commands run, train, plan, data, model, diff, bench, "
-            "doctor, version, "
+            "monitor, doctor, version, "
             "found 'rum'\n"
             "  try: lockstep run\n");
 }
 
 TEST(CommandsTest, EveryCommandHasHelp) {
   for (const auto* command :
-       {"run", "train", "plan", "data", "model", "diff", "bench", "doctor", "version"}) {
+       {"run", "train", "plan", "data", "model", "diff", "bench", "monitor", "doctor", "version"}) {
     const auto result = lockstep({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(std::string("Usage: lockstep ") + command));
@@ -41,7 +41,7 @@ TEST(CommandsTest, EveryCommandHasHelp) {
 }
 
 TEST(CommandsTest, EveryCommandRefusesAnUnknownOption) {
-  for (const auto* command : {"run", "train", "plan", "doctor", "version"}) {
+  for (const auto* command : {"run", "train", "plan", "monitor", "doctor", "version"}) {
     const auto result = lockstep({command, "--hepl"});
     EXPECT_EQ(result.exit_code, 2) << command;
     EXPECT_EQ(result.err,
@@ -64,7 +64,7 @@ TEST(VersionTest, IsPrintedInUnderTwentyMilliseconds) {
 
 TEST(CommandsTest, SaysSoWhenItsOutputCannotBeWritten) {
   for (const auto* command :
-       {"version", "doctor", "run --dry-run", "run --print-topology true", "--help"}) {
+       {"version", "doctor", "monitor", "run --dry-run", "run --print-topology true", "--help"}) {
     const auto result =
         run({"sh", "-c", std::string(LOCKSTEP_BINARY) + " " + command + " > /dev/full"});
     EXPECT_EQ(result.exit_code, 5) << command;

@@ -68,6 +68,34 @@ TEST_F(RunDirectoryTest, RemovesWhatADeadJobLeftAndNothingOfALivingOne) {
   next.remove();
 }
 
+TEST_F(RunDirectoryTest, IsFoundWhateverWasSetWhenTheJobWasStarted) {
+  const auto in_temporary = [](const std::string& folder) {
+    return folder + "/lockstep-" + std::to_string(::getuid());
+  };
+  const auto parents = run_directory_parents(topology::Environment(
+      {{"XDG_RUNTIME_DIR", scratch_.path()}, {"TMPDIR", scratch_.path() + "/temporary"}}));
+  EXPECT_EQ(parents,
+            (std::vector{scratch_.path() + "/lockstep",
+                         "/run/user/" + std::to_string(::getuid()) + "/lockstep",
+                         in_temporary(scratch_.path() + "/temporary"), in_temporary("/tmp")}));
+  EXPECT_EQ(run_directory_parents(topology::Environment()).size(), 2U);
+}
+
+TEST_F(RunDirectoryTest, TellsWhetherAJobHasLeftItsFolder) {
+  RunDirectory living(environment());
+  living.create();
+  const auto parent = fs::path(living.path()).parent_path().string();
+  EXPECT_FALSE(remove_if_abandoned(living.path()));
+  EXPECT_FALSE(remove_if_abandoned(parent + "/0123456789ab"));  // not there
+  fs::create_directory(parent + "/0123456789ab");
+  fs::create_directory(parent + "/letters");
+  EXPECT_TRUE(remove_if_abandoned(parent + "/0123456789ab"));
+  EXPECT_FALSE(remove_if_abandoned(parent + "/letters"));
+  EXPECT_TRUE(fs::exists(parent + "/letters"));
+  EXPECT_FALSE(fs::exists(parent + "/0123456789ab"));
+  living.remove();
+}
+
 TEST_F(RunDirectoryTest, RefusesAParentThatOthersCanEnter) {
   const auto parent = scratch_.path() + "/lockstep-" + std::to_string(::getuid());
   fs::create_directory(parent);

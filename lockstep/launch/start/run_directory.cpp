@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -28,6 +29,10 @@ UniqueFd open_folder(const std::string& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
+std::string in_temporary_folder(const std::string& folder) {
+  return fs::absolute(fmt::format("{}/lockstep-{}", folder, ::getuid())).string();
+}
+
 /// The folder that holds the folders of all this user's jobs.
 std::string choose_parent(const topology::Environment& environment) {
   // Under sudo the runtime directory may still be that of the user who called it.
@@ -37,9 +42,11 @@ std::string choose_parent(const topology::Environment& environment) {
     return fs::absolute(runtime + "/lockstep").string();
   }
   const auto temporary = environment.get("TMPDIR").value_or("");
-  return fs::absolute(
-             fmt::format("{}/lockstep-{}", temporary.empty() ? "/tmp" : temporary, ::getuid()))
-      .string();
+  return in_temporary_folder(temporary.empty() ? "/tmp" : temporary);
+}
+
+bool is_private_folder(const struct stat& info) {
+  return S_ISDIR(info.st_mode) && info.st_uid == ::getuid() && (info.st_mode & 0077) == 0;
 }
 
 void make_private_folder(const std::string& path) {
@@ -49,7 +56,7 @@ void make_private_folder(const std::string& path) {
     if (errno == ENOENT) return;  // another job has just removed it; the caller comes again
     throw io_error("run: " + path);
   }
-  if (!S_ISDIR(info.st_mode) || info.st_uid != ::getuid() || (info.st_mode & 0077) != 0) {
+  if (!is_private_folder(info)) {
     throw Error(
         ErrorKind::Io,
         fmt::format("run: {} is not a folder that only user {} can enter", path, ::getuid()),
@@ -66,15 +73,48 @@ bool is_still_named(const UniqueFd& folder, const std::string& path) {
          locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
 }
 
-void remove_if_abandoned(const std::string& path) {
-  const auto folder = open_folder(path);
-  if (!folder || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;
-  if (!is_still_named(folder, path)) return;
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+bool is_ours(const UniqueFd& folder) {
+  struct stat info {};
+  return ::fstat(folder.get(), &info) == 0 && info.st_uid == ::getuid();
+}
+
+/// What `random_id` makes: nothing else that somebody may have put there is ours to remove.
+bool is_job_id(const std::string& name) {
+  return name.size() == 12 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+/// Else the folder above it may be a link of somebody else's, to where we keep other things.
+bool is_in_private_folder(const std::string& path) {
+  struct stat info {};
+  return ::lstat(fs::path(path).parent_path().c_str(), &info) == 0 && is_private_folder(info);
 }
 
 }  // namespace
+
+bool remove_if_abandoned(const std::string& path) {
+  if (!is_job_id(fs::path(path).filename().string()) || !is_in_private_folder(path)) return false;
+  const auto folder = open_folder(path);
+  if (!folder || !is_ours(folder) || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return false;
+  if (!is_still_named(folder, path)) return false;
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+  return true;
+}
+
+std::vector<std::string> run_directory_parents(const topology::Environment& environment) {
+  std::vector<std::string> parents{choose_parent(environment)};
+  const auto add = [&](const std::string& parent) {
+    if (std::find(parents.begin(), parents.end(), parent) == parents.end()) {
+      parents.push_back(parent);
+    }
+  };
+  // A job of cron's, or one that was started over ssh, may know of fewer variables, or of others.
+  add(fmt::format("/run/user/{}/lockstep", ::getuid()));
+  const auto temporary = environment.get("TMPDIR").value_or("");
+  if (!temporary.empty()) add(in_temporary_folder(temporary));
+  add(in_temporary_folder("/tmp"));
+  return parents;
+}
 
 RunDirectory::RunDirectory(const topology::Environment& environment)
     : parent_(choose_parent(environment)), job_id_(random_id()), path_(parent_ + "/" + job_id_) {}

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/base/file.h"
 #include "lockstep/topology/environment.h"
@@ -37,5 +38,13 @@ class RunDirectory {
   std::string path_;
   UniqueFd lock_;
 };
+
+/// Where this user's jobs may have their folders, whatever was set when they were started. Some of
+/// these, or all, may not be there.
+std::vector<std::string> run_directory_parents(const topology::Environment& environment);
+
+/// Whether a job's folder is one that nobody holds; it is removed then. Left alone is what belongs
+/// to another user, cannot be opened, or lies where others may have put it.
+bool remove_if_abandoned(const std::string& path);
 
 }  // namespace lockstep::launch
