@@ -12,12 +12,11 @@ void CurveHistory::add(const CurvePoint& point) {
     return;
   }
   if (last_is_passing_) points_.pop_back();
+  if (points_.size() >= most_points_) thin_out();
   points_.push_back(point);
   // The newest point always shows, however few are kept.
   last_is_passing_ = ++since_kept_ < kept_every_ && points_.size() > 1;
-  if (last_is_passing_) return;
-  since_kept_ = 0;
-  if (points_.size() >= most_points_) thin_out();
+  if (!last_is_passing_) since_kept_ = 0;
 }
 
 void CurveHistory::thin_out() {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <exception>
 #include <string_view>
 #include <thread>
@@ -76,6 +77,12 @@ bool has_body(MHD_Connection* connection) {
 bool is_from_another_site(MHD_Connection* connection) {
   const auto site = header_of(connection, "Sec-Fetch-Site");
   return !site.empty() && site != "same-origin" && site != "none";
+}
+
+/// Leaves a path as it was sent. No path of ours needs decoding, and one that holds a zero byte
+/// would be another path after it.
+std::size_t leave_as_it_is(void*, MHD_Connection*, char* text) {
+  return std::strlen(text);
 }
 
 /// Starts a thread that no signal of the process is delivered to.
@@ -190,6 +197,7 @@ void DashboardServer::Service::start_daemon(int listen_fd) {
       MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(options_.most_connections),  //
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, kBytesPerConnection,                        //
       MHD_OPTION_STRICT_FOR_CLIENT, 1,                                                //
+      MHD_OPTION_UNESCAPE_CALLBACK, &leave_as_it_is, nullptr,                         //
       MHD_OPTION_NOTIFY_CONNECTION, &Service::on_connection, this,                    //
       MHD_OPTION_NOTIFY_COMPLETED, &Service::on_answered, this,                       //
       MHD_OPTION_END));
