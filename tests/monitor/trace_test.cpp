@@ -196,6 +196,18 @@ TEST_F(TraceTest, KeepsTheNewestSpansOfARing) {
             13);
 }
 
+TEST_F(TraceTest, LeavesOutTimesThatNoClockShows) {
+  SpanRecorder recorder(span_path(0), {.host = "a", .threads = 1, .spans = 8});
+  auto& sink = recorder.track("device 0");
+  sink.on({.begin = -1, .end = 5});
+  sink.on({.begin = 9, .end = 8});
+  sink.on({.begin = 0, .end = INT64_MAX});
+  sink.on({.begin = 20, .end = 30});
+  const auto spans = read_span_file(span_path(0)).tracks.at(0).spans;
+  ASSERT_EQ(spans.size(), 1U);
+  EXPECT_EQ(spans[0].begin, 20);
+}
+
 TEST_F(TraceTest, UsesTheStatedOffsetOfAnotherHost) {
   const Span span{.kind = SpanKind::Forward, .begin = 1000, .end = 3000, .step = 1};
   const auto trace = written({made_instance(0, "a", "x", span), made_instance(1, "b", "y", span)},

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -55,6 +54,12 @@ events::Span load(const Slot& slot) {
           .step = step_and_kind >> 8};
 }
 
+/// What no clock shows would overflow when clocks are compared.
+bool is_possible(const events::Span& span) {
+  constexpr std::int64_t kLatest = std::int64_t{1} << 61;  // 73 years
+  return 0 <= span.begin && span.begin <= span.end && span.end <= kLatest;
+}
+
 /// The writer may be replacing the oldest span at this moment, or may have been killed while it
 /// did: that one is left out, and so are those that were replaced while we read.
 TrackSpans read_track(const TrackHeader& header, std::span<const Slot> ring) {
@@ -72,7 +77,7 @@ TrackSpans read_track(const TrackHeader& header, std::span<const Slot> ring) {
     first += gone;
   }
   track.lost = first;
-  std::erase_if(track.spans, [](const events::Span& span) { return span.end < span.begin; });
+  std::erase_if(track.spans, [](const events::Span& span) { return !is_possible(span); });
   return track;
 }
 
@@ -85,7 +90,11 @@ std::size_t span_file_size(std::uint32_t most_tracks, std::uint64_t spans_per_tr
 
 InstanceSpans read_span_file(const std::string& path) {
   const MappedFile file(path);
-  const auto& header = checked_header(path, file.bytes());
+  return read_spans(file.bytes(), path);
+}
+
+InstanceSpans read_spans(std::span<const std::byte> file, const std::string& name) {
+  const auto& header = checked_header(name, file);
   const auto* tracks = reinterpret_cast<const TrackHeader*>(&header + 1);
   const auto* slots = reinterpret_cast<const Slot*>(tracks + header.most_tracks);
   InstanceSpans result{.instance = header.instance,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,5 +68,8 @@ struct InstanceSpans {
 /// Reads what an instance has recorded, whether it is running, has ended or was killed.
 /// Errors: `Io`; `Data` where the file is none of ours, or shorter than it says.
 InstanceSpans read_span_file(const std::string& path);
+
+/// The same from memory, which must be aligned as what `new` gives; `name` is for messages.
+InstanceSpans read_spans(std::span<const std::byte> file, const std::string& name);
 
 }  // namespace lockstep::monitor

@@ -89,7 +89,7 @@ export class Curve {
     this.chart.data.datasets[0].data = points;
     this.chart.update();
     const last = points[points.length - 1];
-    this.figure.describe(`${formatNumber(last.y)} ${this.unit} at step ${last.x}`.replace("  ", " "));
+    this.figure.describe(`${formatNumber(last.y)}${this.unit === "%" ? " %" : ""} at step ${last.x}`);
     const every = Math.ceil(points.length / kMostTableRows);
     const chosen = points.filter((_, i) => (points.length - 1 - i) % every === 0).reverse();
     this.figure.rows = () => [["Step", this.figure.title], ...chosen.map(point => [`${point.x}`, formatNumber(point.y)])];
