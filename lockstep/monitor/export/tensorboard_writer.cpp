@@ -195,7 +195,7 @@ void TensorBoardWriter::add_text(std::string_view tag, std::int64_t step, std::s
   append(to_record(event_with(clock_(), step, value)));
 }
 
-void TensorBoardWriter::append(std::string_view record) noexcept {
+void TensorBoardWriter::append(const std::string& record) noexcept {
   if (failure_) return;
   ssize_t written = 0;
   do {

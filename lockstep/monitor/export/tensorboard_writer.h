@@ -40,7 +40,7 @@ class TensorBoardWriter {
   const std::optional<std::string>& failure() const noexcept { return failure_; }
 
  private:
-  void append(std::string_view record) noexcept;
+  void append(const std::string& record) noexcept;
 
   WallClock clock_;
   std::string path_;
