@@ -28,6 +28,7 @@ using ::testing::Not;
 using testing::RawConnection;
 using testing::status_of;
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 
 class DashboardServerTest : public ::testing::Test {
  protected:
@@ -254,7 +255,7 @@ std::string malformed(std::size_t i, std::mt19937& random) {
       return request + "\r\n";
     }
     case 3:
-      return std::string("GET / HTTP/1.1\r\nHost\0: x\r\nno colon\r\n\r\n", 41);
+      return "GET / HTTP/1.1\r\nHost\0: x\r\nno colon\r\n\r\n"s;
     case 4:
       return "GET  HTTP/9.9\r\n\r\n";
     case 5:
