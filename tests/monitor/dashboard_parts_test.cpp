@@ -252,6 +252,10 @@ TEST_F(ConnectionTableTest, MakesRoomByTheOldestRequestThatIsNotComplete) {
 
 class DashboardOptionsTest : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (!dashboard_is_built()) GTEST_SKIP() << "this build has no web server";
+  }
+
   void expect_refused(const DashboardOptions& options, const std::string& text,
                       ErrorKind kind = ErrorKind::Options) {
     expect_error([&] { const DashboardServer server(feed_, options); }, kind, text);
@@ -259,6 +263,13 @@ class DashboardOptionsTest : public ::testing::Test {
 
   testing::FakeJobFeed feed_;
 };
+
+TEST(DashboardAbsentTest, SaysWhatTheBuildLacks) {
+  if (dashboard_is_built()) GTEST_SKIP() << "this build has a web server";
+  testing::FakeJobFeed feed;
+  expect_error([&] { const DashboardServer server(feed, {}); }, ErrorKind::Unavailable,
+               "dashboard: this build has no web server");
+}
 
 TEST_F(DashboardOptionsTest, NeedsATokenBeyondLoopback) {
   for (const auto* address : {"0.0.0.0", "::", "10.0.0.1"}) {
