@@ -162,9 +162,21 @@ def make_costly_state_dicts():
         keep("state_dict", name, zipped(begin + b"}(" + text(b"a") + parts + b"u."))
 
 
+def make_spans():
+    def text(name):
+        return name.encode().ljust(64, b"\0")
+
+    slots = [struct.pack("<qqq", 100 * i, 100 * i + 50, i << 8 | i % 6) for i in range(4)]
+    header = struct.pack("<QiiiIQqI", 0x31306E6170736B6C, 1, 0, 4711, 2, 4, 1_000, 2) + text("a") + text("boot") + bytes(4)
+    tracks = struct.pack("<Q", 3) + text("device 0") + struct.pack("<Q", 1 << 63) + text("x" * 64)
+    keep_damaged("spans", "good", header + tracks + b"".join(slots) * 2)
+    keep("spans", "huge", struct.pack("<QiiiIQqI", 0x31306E6170736B6C, 1, 0, 1, 1 << 16, 1 << 32, 0, 1 << 16) + bytes(200))
+
+
 make_pickles()
 make_idx()
 make_archives()
 make_safetensors()
 make_state_dicts()
 make_costly_state_dicts()
+make_spans()

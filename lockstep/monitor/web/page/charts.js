@@ -1,0 +1,137 @@
+// Charts, each with its latest value in words and with a table of the same numbers.
+
+const kMostTableRows = 40;
+
+export function formatNumber(value, digits = 4) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  return Number(value).toLocaleString("en", { maximumSignificantDigits: digits, useGrouping: Math.abs(value) >= 10000 });
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function row(cells, name) {
+  return element("tr", {}, ...cells.map((cell, i) => element(i === 0 || name === "th" ? "th" : "td",
+    i === 0 && name !== "th" ? { scope: "row" } : name === "th" ? { scope: "col" } : {}, cell)));
+}
+
+/** The frame that all charts share: a caption, a canvas, and a table that can be unfolded. */
+class Figure {
+  constructor(parent, id, title) {
+    this.title = title;
+    this.now = element("span", { class: "now" });
+    this.canvas = element("canvas", { id: `${id}-canvas`, role: "img" });
+    this.table = element("table", {}, element("caption", {}, title));
+    this.details = element("details", {}, element("summary", {}, `Show ${title.toLowerCase()} as a table`),
+      element("div", { class: "scroll", role: "region", "aria-label": `Table of ${title.toLowerCase()}`, tabindex: "0" }, this.table));
+    this.root = element("figure", { id }, element("figcaption", {}, `${title} `, this.now),
+      element("div", { class: "plot" }, this.canvas), this.details);
+    // A table that nobody looks at is not made.
+    this.details.addEventListener("toggle", () => this.fillTable());
+    this.rows = () => [];
+    parent.append(this.root);
+  }
+
+  describe(words) {
+    this.now.textContent = words;
+    this.canvas.setAttribute("aria-label", `${this.title}: ${words}`);
+  }
+
+  fillTable() {
+    if (!this.details.open) return;
+    const [head, ...rows] = this.rows();
+    this.table.replaceChildren(this.table.caption, element("thead", {}, row(head, "th")),
+      element("tbody", {}, ...rows.map(cells => row(cells, "td"))));
+  }
+}
+
+function axis(title) {
+  return { title: { display: true, text: title, color: colour("quiet") }, ticks: { color: colour("quiet"), maxTicksLimit: 6 },
+           grid: { color: colour("line") } };
+}
+
+const kCommon = { animation: false, responsive: true, maintainAspectRatio: false };
+
+/** A curve over steps. */
+export class Curve {
+  constructor(parent, { id, title, field, unit, colourName }) {
+    this.field = field;
+    this.unit = unit;
+    this.colourName = colourName;
+    this.figure = new Figure(parent, id, title);
+    this.chart = new Chart(this.figure.canvas, {
+      type: "line",
+      data: { datasets: [{ label: title, data: [], pointRadius: 0, borderWidth: 2, tension: 0 }] },
+      options: { ...kCommon, parsing: false, normalized: true, interaction: { mode: "nearest", axis: "x", intersect: false },
+                 plugins: { legend: { display: false } } },
+    });
+    this.useTheme();
+  }
+
+  useTheme() {
+    this.chart.data.datasets[0].borderColor = colour(this.colourName);
+    this.chart.options.scales = { x: { type: "linear", ...axis("step") }, y: axis(this.unit) };
+    this.chart.update();
+  }
+
+  show(curves) {
+    const points = (curves?.step ?? []).map((step, i) => ({ x: step, y: curves[this.field][i] })).filter(point => point.y !== null);
+    this.figure.root.hidden = points.length === 0;
+    if (points.length === 0) return;
+    this.chart.data.datasets[0].data = points;
+    this.chart.update();
+    const last = points[points.length - 1];
+    this.figure.describe(`${formatNumber(last.y)}${this.unit === "%" ? " %" : ""} at step ${last.x}`);
+    const every = Math.ceil(points.length / kMostTableRows);
+    const chosen = points.filter((_, i) => (points.length - 1 - i) % every === 0).reverse();
+    this.figure.rows = () => [["Step", this.figure.title], ...chosen.map(point => [`${point.x}`, formatNumber(point.y)])];
+    this.figure.fillTable();
+  }
+}
+
+const kShares = [["data", "waiting for data"], ["compute", "computing"], ["reduce", "reducing"], ["idle", "idle"]];
+
+/** Shares of time, a bar for each instance. */
+export class Shares {
+  constructor(parent) {
+    this.figure = new Figure(parent, "time-shares", "Time shares of each instance");
+    this.chart = new Chart(this.figure.canvas, {
+      type: "bar",
+      data: { labels: [], datasets: kShares.map(([, label]) => ({ label, data: [] })) },
+      options: { ...kCommon, indexAxis: "y", plugins: { legend: { position: "bottom" } } },
+    });
+    this.useTheme();
+  }
+
+  useTheme() {
+    kShares.forEach(([name], i) => { this.chart.data.datasets[i].backgroundColor = colour(name); });
+    this.chart.options.scales = { x: { stacked: true, max: 100, ...axis("% of the time") }, y: { stacked: true, ...axis("") } };
+    this.chart.options.scales.y.ticks = { color: colour("text"), autoSkip: true };
+    this.chart.options.plugins.legend.labels = { color: colour("text"), boxWidth: 14 };
+    this.chart.update();
+  }
+
+  show(instances, slowest) {
+    const timed = instances.filter(instance => instance.time);
+    this.figure.root.hidden = timed.length === 0;
+    if (timed.length === 0) return;
+    const percent = (instance, name) => Math.max(0, (instance.time[name] ?? 0) * 100);
+    this.chart.data.labels = timed.map(instance => `${instance.index}${instance.index === slowest ? " slowest" : ""}`);
+    kShares.forEach(([name], i) => { this.chart.data.datasets[i].data = timed.map(instance => percent(instance, name)); });
+    this.chart.canvas.parentNode.style.height = `${Math.min(40, 8 + 2 * timed.length)}rem`;
+    this.chart.update();
+    this.figure.describe(slowest === null ? `of ${timed.length} instances` : `of ${timed.length} instances; instance ${slowest} is the slowest`);
+    this.figure.rows = () => [["Instance", ...kShares.map(([, label]) => `${label}, %`)],
+      ...timed.map(instance => [`${instance.index}${instance.index === slowest ? " (slowest)" : ""}`,
+        ...kShares.map(([name]) => percent(instance, name).toFixed(0))])];
+    this.figure.fillTable();
+  }
+}

@@ -1,0 +1,197 @@
+// What the page does: it listens to the server's stream and shows the job that is chosen. Texts of jobs
+// only ever become text, never markup.
+
+import { Curve, Shares, formatNumber } from "./charts.js";
+import { drawTopology } from "./topology.js";
+
+const kThemes = ["system", "light", "dark"];
+const kThemeWords = { system: "as the system", light: "light", dark: "dark" };
+const kMarginOfSlowest = 0.05;
+
+const byId = id => document.getElementById(id);
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+
+let state = { jobs: [] };
+let chosen = decodeURIComponent(location.hash.slice(1));
+let charts = null;
+
+// Themes.
+
+function storedTheme() {
+  try { return localStorage.getItem("lockstep-theme") ?? "system"; } catch { return "system"; }
+}
+
+function applyTheme(theme) {
+  const isDark = theme === "dark" || (theme !== "light" && systemIsDark.matches);
+  document.documentElement.dataset.theme = isDark ? "dark" : "light";
+  byId("theme").textContent = `Theme: ${kThemeWords[theme]}`;
+  charts?.all.forEach(chart => chart.useTheme());
+}
+
+function nextTheme() {
+  const theme = kThemes[(kThemes.indexOf(storedTheme()) + 1) % kThemes.length];
+  try { localStorage.setItem("lockstep-theme", theme); } catch { /* then it lasts as long as the page */ }
+  applyTheme(theme);
+}
+
+// What is said of a job.
+
+const instancesOf = job => (job.hosts ?? []).flatMap(host => (host.instances ?? []).map(instance => ({ ...instance, host: host.name })));
+
+/** The instance that the others wait for: the feed names it, or it works for a larger share of its time than the others do. */
+function slowestOf(job) {
+  if (job.slowest !== undefined) return job.slowest;
+  const busy = instancesOf(job).filter(instance => instance.time && instance.alive !== false)
+    .map(instance => ({ index: instance.index, share: (instance.time.compute ?? 0) + (instance.time.data ?? 0) }))
+    .sort((left, right) => right.share - left.share);
+  if (job.state !== "running" || busy.length < 2 || busy[0].share - busy[1].share < kMarginOfSlowest) return null;
+  return busy[0].index;
+}
+
+function make(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function factsOf(job) {
+  const of = (value, whole) => whole === undefined ? formatNumber(value, 8) : `${formatNumber(value, 8)} of ${formatNumber(whole, 8)}`;
+  return [["State", job.state], ["Epoch", job.epoch && of(job.epoch, job.epochs)], ["Step", job.step !== undefined && of(job.step, job.steps)],
+    ["Loss", job.loss !== undefined && formatNumber(job.loss)], ["Accuracy", job.accuracy !== undefined && `${formatNumber(job.accuracy, 3)} %`],
+    ["Samples/s", job.samples_per_second !== undefined && formatNumber(job.samples_per_second)],
+    ["Restarts", job.restarts !== undefined && `${job.restarts}`], ["User", job.user]].filter(([, value]) => value);
+}
+
+function showFacts(job) {
+  byId("job-name").textContent = job.name ?? job.id;
+  byId("bottleneck").textContent = job.bottleneck ?? "";
+  byId("facts").replaceChildren(...factsOf(job).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}
+
+function instanceRow(instance, slowest) {
+  const name = make("th", { scope: "row" }, `${instance.index}`);
+  if (instance.index === slowest) name.append(make("span", { class: "mark" }, "slowest"));
+  if (instance.alive === false) name.append(make("span", { class: "mark dead" }, "gone"));
+  const replicas = instance.replicas ?? [];
+  const cells = [instance.host, replicas.map(replica => replica.index).join(", "), (replicas[0]?.stages ?? []).length || "–",
+    instance.phase ?? "–", formatNumber(instance.step, 8), formatNumber(instance.samples_per_second),
+    instance.cpu_percent === undefined ? "–" : `${formatNumber(instance.cpu_percent, 3)} %`,
+    instance.memory_mib === undefined ? "–" : `${formatNumber(instance.memory_mib)} MiB`, `${instance.pid ?? "–"}`];
+  return make("tr", instance.index === slowest ? { class: "slowest" } : {}, name, ...cells.map(cell => make("td", {}, `${cell}`)));
+}
+
+function eventWords(event) {
+  const { time, unix, event: kind, instance, step, ...more } = event;
+  const parts = [instance === undefined ? "" : `instance ${instance}`, step === undefined ? "" : `after step ${step}`,
+    ...Object.entries(more).map(([name, value]) => `${name.replaceAll("_", " ")}: ${typeof value === "object" ? JSON.stringify(value) : value}`)];
+  return parts.filter(part => part).join(", ");
+}
+
+/** Appends what is new, so that a screen reader reads that alone. */
+function showEvents(job) {
+  const list = byId("events");
+  const events = (job.events ?? []).map(event => JSON.stringify(event));
+  const shown = [...list.children].map(item => item.dataset.key);
+  const overlap = shown.length > 0 && list.dataset.job === job.id ? events.lastIndexOf(shown[shown.length - 1]) : -1;
+  if (overlap < 0) list.replaceChildren();
+  list.dataset.job = job.id;
+  const atEnd = list.scrollTop + list.clientHeight >= list.scrollHeight - 4;
+  for (const key of events.slice(overlap + 1)) {
+    const event = JSON.parse(key);
+    const item = make("li", { class: `${event.event}`.replace(/[^a-z_-]/g, "") },
+      make("time", {}, `${event.time ?? ""}`.slice(11, 19)), " ", make("strong", {}, `${event.event}`), ` ${eventWords(event)}`);
+    item.dataset.key = key;
+    list.append(item);
+  }
+  while (list.children.length > 100) list.firstElementChild.remove();
+  if (atEnd) list.scrollTop = list.scrollHeight;
+  byId("no-events").hidden = list.children.length > 0;
+  list.hidden = list.children.length === 0;
+}
+
+// The page.
+
+function makeCharts() {
+  const curves = byId("curves");
+  const loss = new Curve(curves, { id: "loss", title: "Loss", field: "loss", unit: "", colourName: "accent" });
+  const accuracy = new Curve(curves, { id: "accuracy", title: "Accuracy", field: "accuracy", unit: "%", colourName: "good" });
+  const speed = new Curve(curves, { id: "speed", title: "Samples per second", field: "samples_per_second", unit: "samples/s", colourName: "reduce" });
+  const shares = new Shares(byId("shares"));
+  return { curves: [loss, accuracy, speed], shares, all: [loss, accuracy, speed, shares] };
+}
+
+function showJobs() {
+  const list = byId("jobs");
+  const key = JSON.stringify([chosen, state.jobs.map(job => [job.id, job.name, job.state])]);
+  if (list.dataset.key === key) return;  // a button that is made anew loses the focus
+  list.dataset.key = key;
+  const focused = document.activeElement?.dataset?.job;
+  list.replaceChildren(...state.jobs.map(job => {
+    const button = make("button", { type: "button", "aria-current": `${job.id === chosen}` }, job.name ?? job.id, " ",
+      make("span", { class: "state" }, `(${job.state ?? "unknown"})`));
+    button.dataset.job = job.id;
+    button.addEventListener("click", () => choose(job.id));
+    return make("li", {}, button);
+  }));
+  if (focused) [...list.querySelectorAll("button")].find(button => button.dataset.job === focused)?.focus();
+}
+
+function choose(id) {
+  chosen = id;
+  history.replaceState(null, "", `#${encodeURIComponent(id)}`);
+  show();
+}
+
+function showJob(job) {
+  const slowest = slowestOf(job);
+  const instances = instancesOf(job);
+  showFacts(job);
+  const picture = byId("topology");
+  drawTopology(picture, job, slowest, picture.parentNode.clientWidth);
+  charts ??= makeCharts();
+  charts.curves.forEach(curve => curve.show(job.curves));
+  charts.shares.show(instances, slowest);
+  byId("instances").tBodies[0].replaceChildren(...instances.map(instance => instanceRow(instance, slowest)));
+  showEvents(job);
+}
+
+function show() {
+  const job = state.jobs.find(candidate => candidate.id === chosen) ?? state.jobs[0];
+  chosen = job?.id ?? chosen;
+  byId("problem").hidden = !state.problem;
+  if (state.problem && byId("problem").textContent !== state.problem) byId("problem").textContent = state.problem;
+  byId("nothing").hidden = state.jobs.length > 0;
+  byId("content").hidden = !job;
+  document.title = job ? `${job.name ?? job.id} – lockstep` : "lockstep";
+  showJobs();
+  if (job) showJob(job);
+}
+
+function say(connection, words) {
+  const line = byId("connection");
+  if (line.dataset.state === connection) return;
+  line.dataset.state = connection;
+  line.textContent = words;
+}
+
+/** EventSource comes back by itself when a connection is cut, but not after a refusal. */
+function listen() {
+  const stream = new EventSource("/api/stream");
+  stream.addEventListener("state", message => {
+    state = JSON.parse(message.data);
+    say("live", "Live");
+    if (!document.hidden) show();
+  });
+  stream.addEventListener("error", () => {
+    say("lost", "No connection; trying again …");
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+  });
+}
+
+byId("theme").addEventListener("click", nextTheme);
+systemIsDark.addEventListener("change", () => applyTheme(storedTheme()));
+document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
+addEventListener("resize", () => show());
+applyTheme(storedTheme());
+listen();

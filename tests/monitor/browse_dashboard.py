@@ -1,0 +1,235 @@
+#!/usr/bin/python3
+"""Opens the dashboard in Chromium, headless, through chromedriver, and looks at it as a user would.
+
+browse_dashboard.py URL FOLDER
+
+Prints a line for each thing that was seen, and ends with the first that was not. Screenshots at two widths go into
+FOLDER. Exit code 77 where Chromium or chromedriver is not installed. Needs nothing but Python: WebDriver is JSON over
+HTTP.
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+DEADLINE_SECONDS = 120
+
+
+class Browser:
+    def __init__(self, folder):
+        chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+        if not chromium or not driver:
+            sys.exit(77)
+        self.process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.base = None
+        for line in self.process.stdout:
+            found = re.search(r"started successfully on port (\d+)", line)
+            if found:
+                self.base = f"http://127.0.0.1:{found[1]}"
+                break
+        options = {
+            "binary": chromium,
+            # As root, as in a container, Chromium has no sandbox.
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                     "--disable-background-networking", "--no-first-run", f"--user-data-dir={folder}"],
+        }
+        capabilities = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
+        self.session = None
+        try:
+            self.session = self.call("POST", "/session", {"capabilities": capabilities})["sessionId"]
+        except OSError:
+            self.close()
+            raise
+
+    def call(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
+            return json.load(answer)["value"]
+
+    def command(self, method, path, body=None):
+        return self.call(method, f"/session/{self.session}{path}", body)
+
+    def run(self, script):
+        return self.command("POST", "/execute/sync", {"script": script, "args": []})
+
+    def devtools(self, name, **parameters):
+        return self.command("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def press(self, key):
+        keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        self.command("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": keys}]})
+
+    def resize(self, width, height):
+        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+
+    def screenshot(self, path):
+        height = self.devtools("Page.getLayoutMetrics")["cssContentSize"]["height"]
+        clip = {"x": 0, "y": 0, "width": self.run("return innerWidth"), "height": height, "scale": 1}
+        picture = self.devtools("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(picture["data"]))
+
+    def close(self):
+        try:
+            if self.session:
+                self.command("DELETE", "")
+        except OSError:
+            pass
+        # chromedriver and what it started are a group of their own.
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+
+def expect(what, condition, found=""):
+    if not condition:
+        sys.exit(f"not seen: {what}; found: {found}")
+    print(f"seen: {what}", flush=True)
+
+
+def eventually(browser, what, script):
+    end = time.monotonic() + DEADLINE_SECONDS
+    value = None
+    while time.monotonic() < end:
+        value = browser.run(script)
+        if value:
+            print(f"seen: {what}", flush=True)
+            return value
+        time.sleep(0.1)
+    sys.exit(f"not seen in {DEADLINE_SECONDS} s: {what}; found: {value}")
+
+
+LAST_STEP = "return Chart.getChart('loss-canvas')?.data.datasets[0].data.at(-1)?.x ?? 0"
+
+
+def check_curves_move(browser):
+    for name in ("loss", "accuracy", "speed"):
+        points = f"Chart.getChart('{name}-canvas')?.data.datasets[0].data.length ?? 0"
+        eventually(browser, f"the curve of {name}", f"return {points} > 3")
+    first = browser.run(LAST_STEP)
+    eventually(browser, "curves that move", f"return (() => {{ {LAST_STEP} }})() > {first}")
+    drawn = ("const canvas = document.getElementById('loss-canvas');"
+             "const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
+             "return pixels.some(value => value !== 0)")
+    expect("something drawn on the canvas", browser.run(drawn))
+
+
+def check_topology(browser):
+    count = "return document.querySelectorAll('#topology rect.{}').length"
+    numbers = [browser.run(count.format(kind)) for kind in ("host", "instance", "replica", "stage")]
+    expect("2 hosts, 4 instances, 8 replicas, 16 stages", numbers == [2, 4, 8, 16], numbers)
+    inside = ("const boxes = kind => [...document.querySelectorAll('#topology rect.' + kind)].map(box => box.getBoundingClientRect());"
+              "const within = (inner, outer) => inner.left >= outer.left && inner.right <= outer.right && inner.top >= outer.top"
+              " && inner.bottom <= outer.bottom;"
+              "return boxes('stage').every(box => boxes('replica').filter(outer => within(box, outer)).length === 1)"
+              " && boxes('replica').every(box => boxes('instance').filter(outer => within(box, outer)).length === 1)"
+              " && boxes('instance').every(box => boxes('host').filter(outer => within(box, outer)).length === 1)")
+    expect("each box within its own", browser.run(inside))
+    expect("the slowest instance marked in the picture",
+           browser.run("return document.querySelectorAll('#topology rect.slowest').length") == 1)
+    row = browser.run("return document.querySelector('#instances tr.slowest').textContent")
+    expect("the slowest instance marked in the table", row.startswith("2slowest"), row)
+
+
+def check_accessibility(browser):
+    landmarks = "return ['header', 'nav', 'main', 'footer'].map(name => document.querySelectorAll('body > ' + name).length)"
+    expect("landmarks", browser.run(landmarks) == [1, 1, 1, 1])
+    charts = ("return [...document.querySelectorAll('figure')].every(figure => figure.querySelector('canvas[role=img][aria-label]')"
+              " && figure.querySelector('details table caption'))")
+    expect("a label and a table for each chart", browser.run(charts))
+    browser.run("document.querySelector('#loss details').open = true")
+    eventually(browser, "the table of a chart", "return document.querySelectorAll('#loss tbody tr').length > 2")
+    browser.run("document.querySelector('#loss details').open = false")
+    expect("a polite log of events", browser.run("return document.getElementById('events').getAttribute('aria-live')") == "polite")
+    unnamed = browser.run("return [...document.querySelectorAll('button, a, [tabindex=\"0\"], summary')]"
+                          ".filter(item => !(item.textContent.trim() || item.getAttribute('aria-label') || item.getAttribute('aria-labelledby')))"
+                          ".map(item => item.outerHTML)")
+    expect("a name for all that takes the focus", unnamed == [], unnamed)
+    tree = browser.devtools("Accessibility.getFullAXTree")["nodes"]
+    roles = {node.get("role", {}).get("value") for node in tree}
+    wanted = {"banner", "navigation", "main", "contentinfo", "log", "status", "table"}
+    expect("roles that a screen reader knows", wanted <= roles, sorted(wanted - roles))
+
+
+def check_keyboard(browser):
+    """From the top of the page, Tab alone reaches the skip link, the theme and the jobs, and Enter chooses one."""
+    browser.run("document.activeElement.blur(); window.getSelection().removeAllRanges()")
+    reached = []
+    for _ in range(6):
+        browser.press("\ue004")
+        reached.append(browser.run("const at = document.activeElement; return at.id || at.dataset.job || at.className"))
+        if reached[-1] == "done":
+            break
+    expect("skip link, theme and jobs by Tab", reached == ["skip", "theme", "train", "done"], reached)
+    browser.press("\ue007")
+    eventually(browser, "another job, chosen by Enter",
+               "return document.getElementById('job-name').textContent === 'mlp <script>alert(1)</script> & \"friends\"'")
+    expect("the focus where it was", browser.run("return document.activeElement.dataset.job") == "done")
+    browser.run("[...document.querySelectorAll('nav button')][0].click()")
+    eventually(browser, "the first job again", "return document.querySelectorAll('#topology rect.host').length === 2")
+
+
+def check_safety(browser, url):
+    origins = browser.run("return performance.getEntriesByType('resource').map(entry => new URL(entry.name).origin + '/')")
+    expect("nothing from elsewhere", set(origins) == {url}, origins)
+    log = [entry for entry in browser.command("POST", "/se/log", {"type": "browser"}) if entry["level"] == "SEVERE"]
+    expect("no error in the console", log == [], log)
+
+
+def check_width(browser, width, folder):
+    browser.resize(width, 900)
+    browser.run("dispatchEvent(new Event('resize'))")
+    size = eventually(browser, f"a layout for {width} pixels",
+                      f"return innerWidth === {width} && document.documentElement.scrollWidth")
+    expect(f"nothing wider than {width} pixels", size <= width, size)
+    browser.screenshot(f"{folder}/dashboard-{width}.png")
+
+
+def choose_theme(browser, theme):
+    browser.run(f"for (let i = 0; i < 3 && localStorage.getItem('lockstep-theme') !== '{theme}'; ++i) document.getElementById('theme').click()")
+    return browser.run("return getComputedStyle(document.body).backgroundColor")
+
+
+def look(browser, url, folder):
+    browser.resize(1280, 900)
+    browser.command("POST", "/url", {"url": url})
+    eventually(browser, "a live page", "return document.getElementById('connection').dataset.state === 'live'")
+    check_curves_move(browser)
+    check_topology(browser)
+    check_accessibility(browser)
+    check_keyboard(browser)
+    eventually(browser, "the event log", "return document.querySelectorAll('#events li').length >= 3")
+    light = choose_theme(browser, "light")
+    check_width(browser, 1280, folder)
+    check_width(browser, 390, folder)
+    dark = choose_theme(browser, "dark")
+    expect("another background in the dark", light != dark, [light, dark])
+    check_curves_move(browser)
+    browser.screenshot(f"{folder}/dashboard-390-dark.png")
+    check_safety(browser, url)
+
+
+def main():
+    url, folder = sys.argv[1:]
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = Browser(profile)
+        try:
+            look(browser, url, folder)
+        finally:
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()
