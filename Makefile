@@ -35,7 +35,8 @@ kernels: packages-build
 	    -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_WITH_TORCH=OFF >/dev/null && \
 	  cmake --build build/kernels -j $(JOBS) --target lockstep_gpu; fi
 
-## make test-gpu    build for this machine's GPU, against a libtorch with CUDA (TORCH=FOLDER), and run its tests
+## make build-gpu   build into build/cuda, for NVIDIA GPUs, against a libtorch with CUDA (TORCH=FOLDER)
+## make test-gpu    the same, and run the tests that take a GPU
 .PHONY: test-gpu build-gpu
 build-gpu:
 	@cmake --preset cuda $(if $(TORCH),-DCMAKE_PREFIX_PATH=$(TORCH)) >/dev/null
@@ -43,12 +44,12 @@ build-gpu:
 test-gpu: build-gpu
 	ctest --test-dir build/cuda --label-regex gpu --output-on-failure --no-tests=error
 
-## make test-gpu-slow  what a real training on the GPU comes to; takes Debian's dataset-fashion-mnist
+## make test-gpu-slow  what a real training on a GPU comes to; takes Debian's dataset-fashion-mnist
 .PHONY: test-gpu-slow
 test-gpu-slow: build-gpu
 	build/cuda/tests/cli_train_accuracy_test --gtest_filter='*OnAGpu'
 
-## make bench-gpu   lockstep beside PyTorch (TORCH=FOLDER is that of python3) on this machine's GPU
+## make bench-gpu   lockstep beside the PyTorch of python3 on this machine's GPU
 .PHONY: bench-gpu
 bench-gpu: build-gpu
 	python3 bench/gpu/compare.py --lockstep build/cuda/bin/lockstep

@@ -54,7 +54,7 @@ struct PassFacts {
 constexpr std::array kPasses{PassFacts{Pass::Forward, "forward relu", 2},
                              PassFacts{Pass::ForwardAdd, "forward add relu", 3},
                              PassFacts{Pass::Backward, "backward relu", 3},
-                             PassFacts{Pass::BackwardAdd, "backward add relu, 2 dy", 6}};
+                             PassFacts{Pass::BackwardAdd, "backward add relu, 2 dy", 5}};
 
 NormShape shape_of(const Layer& layer, std::int64_t groups) {
   return {.type = DataType::BF16, .groups = groups, .rows = layer.rows, .channels = layer.channels};
@@ -116,6 +116,7 @@ class Tensors {
             .x = part(x_, shape, set),
             .residual = adds ? part(first_, shape, set) : nullptr,
             .y = part(out_, shape, set),
+            .marks = adds ? static_cast<std::uint8_t*>(part(third_, shape, set)) : nullptr,
             .statistics = {mean_.as<float>(), inverse_.as<float>()},
             .running = {running_mean_.as<float>(), running_variance_.as<float>(), 0.1F, 8},
             .workspace = workspace_.data()};
@@ -127,7 +128,7 @@ class Tensors {
             .parameters = {weight_.as<float>(), bias_.as<float>()},
             .activation = NormActivation::Relu,
             .x = part(x_, shape, set),
-            .y = adds ? part(second_, shape, set) : nullptr,
+            .marks = adds ? static_cast<std::uint8_t*>(part(second_, shape, set)) : nullptr,
             .statistics = {mean_.as<float>(), inverse_.as<float>()},
             .dy = part(first_, shape, set),
             .second_dy = adds ? part(third_, shape, set) : nullptr,

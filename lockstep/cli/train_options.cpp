@@ -234,7 +234,8 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
 }
 
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--device", to.device, "what computes: auto or cpu; cuda takes a build with CUDA")
+  app.add_option("--device", to.device,
+                 "what computes: cpu, cuda, or auto: a GPU where build and machine have one")
       ->type_name("KIND")
       ->group(group)
       ->capture_default_str();

@@ -113,6 +113,10 @@ TEST(NormErrorTest, RefusesCallsThatContradictThemselves) {
       .shape = shape, .activation = NormActivation::Relu, .residual_gradient = &number};
   EXPECT_THAT(message_of([&] { norm_backward(backward, NormPath{}, nullptr); }),
               ::testing::HasSubstr("takes y"));
+  std::uint8_t mark = 0;
+  const NormForward marked{.shape = shape, .marks = &mark};
+  EXPECT_THAT(message_of([&] { norm_forward(marked, NormPath{}, nullptr); }),
+              ::testing::HasSubstr("marks take a residual"));
   const NormPath resident{NormPathKind::Resident, 256, 4, 1, 1};
   EXPECT_THAT(message_of([&] { norm_forward({.shape = shape}, resident, nullptr); }),
               ::testing::HasSubstr("begin at 16 bytes"));
@@ -185,7 +189,20 @@ bool same_bits(const std::vector<T>& left, const std::vector<T>& right) {
 struct How {
   std::optional<NormPath> path{};
   std::int64_t shift = 0;
+  bool by_marks = false;  ///< goes backward, where y is not given
 };
+
+/// A bit for each number, in a byte for 16 bytes of them: not <= 0.
+template <typename T>
+std::vector<std::uint8_t> marks_of(const std::vector<T>& y) {
+  constexpr auto kNumbers = 16 / sizeof(T);
+  std::vector<std::uint8_t> marks((y.size() + kNumbers - 1) / kNumbers);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (to_float(y[i]) <= 0) continue;
+    marks[i / kNumbers] = static_cast<std::uint8_t>(marks[i / kNumbers] | 1U << (i % kNumbers));
+  }
+  return marks;
+}
 
 template <typename T>
 struct ForwardResults {
@@ -214,25 +231,28 @@ ForwardResults<T> run_forward(const NormCase& norm, const NormInputs<T>& in, con
       running_variance(in.running_variance);
   const OnDevice<std::int64_t> count(std::vector<std::int64_t>{kCountBefore});
   const DeviceMemory workspace(norm_workspace_bytes(shape));
-  const NormForward call{.shape = shape,
-                         .parameters = {weight.data(), bias.data(), kEpsilon},
-                         .activation = activation_of(norm),
-                         .x = x.data(),
-                         .residual = residual.data_or_none(),
-                         .y = y.data(),
-                         .statistics = {mean.data(), inverse.data()},
-                         .running = {.mean = running_mean.data(),
-                                     .variance = running_variance.data(),
-                                     .momentum = static_cast<float>(kMomentum),
-                                     .chains = norm.chains,
-                                     .count = count.data()},
-                         .workspace = workspace.data()};
+  NormForward call{.shape = shape,
+                   .parameters = {weight.data(), bias.data(), kEpsilon},
+                   .activation = activation_of(norm),
+                   .x = x.data(),
+                   .residual = residual.data_or_none(),
+                   .y = y.data(),
+                   .statistics = {mean.data(), inverse.data()},
+                   .running = {.mean = running_mean.data(),
+                               .variance = running_variance.data(),
+                               .momentum = static_cast<float>(kMomentum),
+                               .chains = norm.chains,
+                               .count = count.data()},
+                   .workspace = workspace.data()};
+  const Guarded<std::uint8_t> marks(static_cast<std::int64_t>(norm_mark_bytes(call)));
+  call.marks = marks.data_or_none();
   if (how.path) {
     norm_forward(call, *how.path, nullptr);
   } else {
     norm_forward(call, nullptr);
   }
   EXPECT_EQ(count.values().front(), kCountBefore + norm.groups / norm.chains);
+  if (call.marks != nullptr) EXPECT_EQ(marks.values(), marks_of(y.values()));
   return {y.values(), mean.values(), inverse.values(), running_mean.values(),
           running_variance.values()};
 }
@@ -265,7 +285,10 @@ BackwardResults<T> run_backward(const NormCase& norm, const NormInputs<T>& in,
                                 const NormKept<T>& kept, const How& how = {},
                                 Place place = Place::Apart) {
   const auto shape = shape_of(norm, kTypeOf<T>);
-  const bool takes_y = norm.is_relu && norm.has_residual;
+  const bool takes_gate = norm.is_relu && norm.has_residual;
+  const bool takes_y = takes_gate && !how.by_marks;
+  const bool takes_marks = takes_gate && how.by_marks;
+  const Guarded<std::uint8_t> marks(takes_marks ? marks_of(kept.y) : std::vector<std::uint8_t>{});
   const Guarded<T> x(in.x, how.shift), dy(in.dy, how.shift), second(in.second, how.shift),
       y(takes_y ? kept.y : std::vector<T>{}, how.shift), apart(norm.size(), how.shift),
       residual_apart(norm.has_residual ? norm.size() : 0, how.shift);
@@ -283,6 +306,7 @@ BackwardResults<T> run_backward(const NormCase& norm, const NormInputs<T>& in,
       .activation = activation_of(norm),
       .x = x.data(),
       .y = y.data_or_none(),
+      .marks = marks.data_or_none(),
       .statistics = {mean.data(), inverse.data()},
       .dy = dy.data(),
       .second_dy = second.data_or_none(),
@@ -324,6 +348,10 @@ void check_both_passes(const NormCase& norm, const How& how = {}) {
   const auto gradients = run_backward(norm, in, kept, how);
   expect_backward_results(gradients, backward);
   EXPECT_EQ(run_backward(norm, in, kept, how), gradients) << "backward differs from run to run";
+  if (!has_wide_rows(shape_of(norm, kTypeOf<T>))) return;
+  auto by_marks = how;
+  by_marks.by_marks = true;
+  EXPECT_EQ(run_backward(norm, in, kept, by_marks), gradients) << "by marks";
 }
 
 template <typename T>

@@ -45,13 +45,13 @@ void check_chains(const NormShape& shape, const NormRunning& running) {
 
 void check_gate(const NormBackward& call) {
   if (call.activation == NormActivation::None) return;
-  if (call.residual_gradient == nullptr || call.y != nullptr) return;
-  refuse("where a residual was added before the ReLU, its gradient takes y");
+  if (call.residual_gradient == nullptr || call.y != nullptr || call.marks != nullptr) return;
+  refuse("where a residual was added before the ReLU, its gradient takes y or marks");
 }
 
 bool are_aligned(std::initializer_list<const void*> pointers) {
   for (const auto* pointer : pointers) {
-    if (std::bit_cast<std::uintptr_t>(pointer) % 16 != 0) return false;
+    if (std::bit_cast<std::uintptr_t>(pointer) % kPacketBytes != 0) return false;
   }
   return true;
 }
@@ -72,6 +72,11 @@ bool is_wide(const NormEvaluation& call) {
 template <typename Call>
 Packets packets_of(const Call& call) {
   return is_wide(call) ? Packets::Wide : Packets::Single;
+}
+
+void check_marks(const NormForward& call) {
+  if (call.marks == nullptr || (call.residual != nullptr && is_wide(call))) return;
+  refuse("marks take a residual, and rows that begin at 16 bytes");
 }
 
 void check_path(const NormPath& path, bool is_wide_call) {
@@ -129,8 +134,16 @@ std::size_t norm_workspace_bytes(const NormShape& shape) {
          static_cast<std::size_t>(2 * shape.groups * shape.channels + streaming_partials(shape));
 }
 
+std::size_t norm_mark_bytes(const NormForward& call) {
+  check_shape(call.shape);
+  if (call.residual == nullptr || !is_wide(call)) return 0;
+  const auto numbers = call.shape.groups * call.shape.rows * call.shape.channels;
+  return static_cast<std::size_t>(numbers) * size_of(call.shape.type) / kPacketBytes;
+}
+
 void norm_forward(const NormForward& call, const NormPath& path, Stream stream) {
   check_shape(call.shape);
+  check_marks(call);
   check_chains(call.shape, call.running);
   check_path(path, is_wide(call));
   const Workspace workspace(call.shape, call.workspace);

@@ -59,13 +59,16 @@ struct NormForward {
   const void* x = nullptr;
   const void* residual = nullptr;  ///< added before the activation; may be none
   void* y = nullptr;
+  /// A bit for each number of y: not <= 0. May be none; has to be where nothing was added.
+  std::uint8_t* marks = nullptr;
   NormStatistics statistics{};
   NormRunning running{};
   void* workspace = nullptr;  ///< `norm_workspace_bytes`
 };
 
-/// Where the ReLU let values pass is seen by `y`, which has to be there where a residual was added;
-/// where none was and `y` is none, it is computed from x again, for less memory to read.
+/// Where the ReLU let values pass is seen by `marks` or by `y`, one of which has to be there where
+/// a residual was added; where none was and both are none, it is computed from x again, for less
+/// memory to read.
 ///
 /// The sum of both `dy` counts as rounded to their type, as if it had been written to memory.
 struct NormBackward {
@@ -74,6 +77,7 @@ struct NormBackward {
   NormActivation activation = NormActivation::None;
   const void* x = nullptr;
   const void* y = nullptr;
+  const std::uint8_t* marks = nullptr;  ///< what the forward pass wrote
   NormStatistics statistics{};
   const void* dy = nullptr;
   const void* second_dy = nullptr;    ///< of a second user of y, added first; may be none
@@ -97,6 +101,10 @@ struct NormEvaluation {
 
 /// Bytes that a forward or a backward pass needs while it runs.
 std::size_t norm_workspace_bytes(const NormShape& shape);
+
+/// Bytes of marks; 0 where a forward pass writes none: without a residual, or where rows do not
+/// begin at 16 bytes.
+std::size_t norm_mark_bytes(const NormForward& call);
 
 /// Errors: `Options` for a shape that cannot be normalized, and for calls that contradict
 /// themselves.

@@ -12,6 +12,10 @@ std::size_t norm_workspace_bytes(const NormShape&) {
   refuse_without_cuda(kWhat);
 }
 
+std::size_t norm_mark_bytes(const NormForward&) {
+  refuse_without_cuda(kWhat);
+}
+
 void norm_forward(const NormForward&, Stream) {
   refuse_without_cuda(kWhat);
 }

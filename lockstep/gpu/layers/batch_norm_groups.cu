@@ -3,9 +3,8 @@
 #include "lockstep/gpu/check.h"
 #include "lockstep/gpu/layers/batch_norm_groups.h"
 
-// A block has 32 channels, and two numbers of each. All its warps fetch those of some groups; then
-// one warp per number goes through them in order. What takes time is the way to memory, and so all
-// is asked for at once.
+// A block has 32 channels, and two numbers of each, in a warp for each of its rows. What takes time
+// is the way to memory, and so as much as possible is asked for at once.
 
 namespace lockstep::gpu {
 namespace {
@@ -106,29 +105,47 @@ struct RunningWork {
   std::int64_t* count;
 };
 
+/// Where the running number of a chain goes from `start`.
+__device__ float run_chain(const RunningWork& work, int which, std::int64_t chain, float start) {
+  const auto length = work.extent.groups / work.chains;
+  const float* number = (which == 0 ? work.sources.of[0] : work.sources.of[1]) +
+                        chain * length * work.extent.channels + my_channel();
+  const float factor = which == 0 ? work.factor[0] : work.factor[1];
+  float value = start;
+#pragma unroll 8
+  for (std::int64_t i = 0; i < length; ++i, number += work.extent.channels) {
+    value = fmaf(work.momentum, *number * factor, (1.0F - work.momentum) * value);
+  }
+  return value;
+}
+
+/// Chains go side by side in the warps; then one warp for each of the two numbers adds them up in
+/// order.
 __global__ void __launch_bounds__(kChannels* kWarps)
     move_running_kernel(const __grid_constant__ RunningWork work) {
-  __shared__ Fetched fetched;
+  constexpr int kAtOnce = kWarps / 2;
+  __shared__ float ends[2][kAtOnce][kChannels];
   __shared__ float nodes[2][kLevels][kChannels];
-  const int which = static_cast<int>(threadIdx.y);
-  const bool moves = which < 2 && my_channel() < work.extent.channels;
+  const int which = static_cast<int>(threadIdx.y) % 2;
+  const int mine = static_cast<int>(threadIdx.y) / 2;
+  const bool has_channel = my_channel() < work.extent.channels;
   float* running = (which == 0 ? work.running[0] : work.running[1]) + my_channel();
-  const float factor = which == 0 ? work.factor[0] : work.factor[1];
-  const float start = moves ? *running : 0.0F;
-  const auto length = work.extent.groups / work.chains;
-  Tree tree(nodes[which == 0 ? 0 : 1]);
-  float value = start;
-  auto left = length;
-  for_groups(work.sources, work.extent, fetched, [&](float number) {
-    value = fmaf(work.momentum, number * factor, (1.0F - work.momentum) * value);
-    if (--left > 0) return;
-    tree.add(value);
-    value = start;
-    left = length;
-  });
-  if (moves) *running = tree.sum() / static_cast<float>(work.chains);
+  const float start = has_channel ? *running : 0.0F;
+  Tree tree(nodes[which]);
+  for (std::int64_t first = 0; first < work.chains; first += kAtOnce) {
+    const int count = static_cast<int>(min(std::int64_t{kAtOnce}, work.chains - first));
+    if (has_channel && mine < count) {
+      ends[which][mine][threadIdx.x] = run_chain(work, which, first + mine, start);
+    }
+    __syncthreads();
+    if (mine == 0) {
+      for (int i = 0; i < count; ++i) tree.add(ends[which][i][threadIdx.x]);
+    }
+    __syncthreads();
+  }
+  if (has_channel && mine == 0) *running = tree.sum() / static_cast<float>(work.chains);
   const bool is_first = blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0;
-  if (is_first && work.count != nullptr) *work.count += length;
+  if (is_first && work.count != nullptr) *work.count += work.extent.groups / work.chains;
 }
 
 struct AddWork {

@@ -8,7 +8,6 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr int kPacketBytes = 16;
 constexpr int kLargestCluster = 8;  // that every chip with clusters has
 constexpr int kThreads = 256;
 

@@ -7,6 +7,9 @@
 
 namespace lockstep::gpu {
 
+/// What a thread reads and writes at once, where memory is aligned for it.
+inline constexpr int kPacketBytes = 16;
+
 // How batch normalization runs on a chip: for those who choose it, test it and measure it.
 
 enum class NormPathKind : std::uint8_t {

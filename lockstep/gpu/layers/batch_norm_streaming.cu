@@ -118,8 +118,9 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kPackets; ++i) {
       if (i >= count) continue;
       const auto added = kHasResidual ? residual[i] : x[i];
-      store_packet(normalize<kHasResidual>(normalization, work.is_relu, x[i], added),
-                   work.y + tile.offset(chunk, i));
+      store_output<kHasResidual>(work,
+                                 normalize<kHasResidual>(normalization, work.is_relu, x[i], added),
+                                 tile.offset(chunk, i));
     }
   }
 }
@@ -130,11 +131,18 @@ __device__ void load_gradients(const BackwardWork<T>& work, const StreamTile<kCo
                                int chunk, const Normalization<kCount>& normalization,
                                Packet<T, kCount> (&x)[kPackets],
                                Packet<T, kCount> (&gradient)[kPackets]) {
+  constexpr bool kHasMarks = gate == NormGate::Output || gate == NormGate::Marks;
   Packet<T, kCount> second[kPackets];
-  Packet<T, kCount> y[kPackets];
+  unsigned marks[kPackets];
   load_packets(work.x, tile, chunk, x);
   load_packets(work.dy, tile, chunk, gradient);
-  if (gate == NormGate::Output) load_packets(work.y, tile, chunk, y);
+  if constexpr (kHasMarks) {
+    const int count = tile.count(chunk);
+#pragma unroll
+    for (int i = 0; i < kPackets; ++i) {
+      marks[i] = i < count ? load_marks<gate, kCount>(work, tile.offset(chunk, i)) : 0;
+    }
+  }
   if (work.second_dy != nullptr) {
     load_packets(work.second_dy, tile, chunk, second);
 #pragma unroll
@@ -143,7 +151,7 @@ __device__ void load_gradients(const BackwardWork<T>& work, const StreamTile<kCo
 #pragma unroll
   for (int i = 0; i < kPackets; ++i) {
     if (gate == NormGate::Input) pass_input_gate(normalization, x[i], gradient[i]);
-    if (gate == NormGate::Output) pass_output_gate(y[i], gradient[i]);
+    if (kHasMarks) pass_marks(marks[i], gradient[i]);
   }
 }
 
@@ -316,6 +324,7 @@ BackwardWork<T> second_pass_of(const BackwardWork<T>& work) {
   second.dy = work.residual_gradient;
   second.second_dy = nullptr;
   second.y = nullptr;
+  second.marks = nullptr;
   return second;
 }
 
@@ -344,6 +353,8 @@ void backward_as(const NormBackward& call, float* weight_sums, float* bias_sums,
       return backward_through<T, kCount, NormGate::Input>(call, work, partials, stream);
     case NormGate::Output:
       return backward_through<T, kCount, NormGate::Output>(call, work, partials, stream);
+    case NormGate::Marks:
+      return backward_through<T, kCount, NormGate::Marks>(call, work, partials, stream);
   }
 }
 

@@ -63,15 +63,46 @@ __device__ Packet<T, kCount> join(const Packet<T, kCount>& dy, const Packet<T, k
   return pack<T, kCount>(sum);
 }
 
-/// A NaN lets the gradient pass, as in libtorch.
+/// Bit i: where the ReLU let number i pass. A NaN lets the gradient pass, as in libtorch.
 template <typename T, int kCount>
-__device__ void pass_output_gate(const Packet<T, kCount>& y, Packet<T, kCount>& gradient) {
+__device__ unsigned marks_of(const Packet<T, kCount>& y) {
   float numbers[kCount];
-  bool passes[kCount];
+  unsigned marks = 0;
   unpack(y, numbers);
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) passes[i] = !(numbers[i] <= 0.0F);
+  for (int i = 0; i < kCount; ++i) marks |= numbers[i] <= 0.0F ? 0U : 1U << i;
+  return marks;
+}
+
+template <typename T, int kCount>
+__device__ void pass_marks(unsigned marks, Packet<T, kCount>& gradient) {
+  bool passes[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) passes[i] = ((marks >> i) & 1U) != 0;
   keep_where(passes, gradient);
+}
+
+/// Of the packet at `offset` numbers.
+template <NormGate gate, int kCount, typename T>
+__device__ unsigned load_marks(const BackwardWork<T>& work, std::int64_t offset) {
+  if constexpr (gate == NormGate::Output) {
+    return marks_of(load_packet<kCount, Reading::Again>(work.y + offset));
+  } else {
+    const unsigned marks = load<Reading::Again>(work.marks + offset / kWide<T>);
+    return kCount == 1 ? marks >> (offset % kWide<T>) : marks;
+  }
+}
+
+/// y, and its marks where they are wanted, which takes a residual: a store of bytes, even one that
+/// is never made, keeps the compiler from reading ahead.
+template <bool kHasResidual, typename T, int kCount>
+__device__ void store_output(const ForwardWork<T>& work, const Packet<T, kCount>& y,
+                             std::int64_t offset) {
+  store_packet(y, work.y + offset);
+  if constexpr (kHasResidual && kCount == kWide<T>) {
+    if (work.marks == nullptr) return;
+    work.marks[offset / kWide<T>] = static_cast<std::uint8_t>(marks_of(y));
+  }
 }
 
 template <typename T, int kCount>

@@ -12,10 +12,12 @@ enum class NormGate : std::uint8_t {
   Open,    ///< there is no ReLU
   Input,   ///< where what x was normalized to is not <= 0
   Output,  ///< where y is not <= 0
+  Marks,   ///< the same, by its marks
 };
 
 inline NormGate gate_of(const NormBackward& call) {
   if (call.activation == NormActivation::None) return NormGate::Open;
+  if (call.marks != nullptr) return NormGate::Marks;
   return call.y == nullptr ? NormGate::Input : NormGate::Output;
 }
 
@@ -26,6 +28,7 @@ struct ForwardWork {
         x(static_cast<const T*>(call.x)),
         residual(static_cast<const T*>(call.residual)),
         y(static_cast<T*>(call.y)),
+        marks(call.marks),
         weight(call.parameters.weight),
         bias(call.parameters.bias),
         epsilon(call.parameters.epsilon),
@@ -38,6 +41,7 @@ struct ForwardWork {
   const T* x;
   const T* residual;
   T* y;
+  std::uint8_t* marks;  ///< one for each packet of 16 bytes, or none
   const float* weight;
   const float* bias;
   float epsilon;
@@ -53,6 +57,7 @@ struct BackwardWork {
       : deal(how),
         x(static_cast<const T*>(call.x)),
         y(static_cast<const T*>(call.y)),
+        marks(call.marks),
         dy(static_cast<const T*>(call.dy)),
         second_dy(static_cast<const T*>(call.second_dy)),
         dx(static_cast<T*>(call.dx)),
@@ -67,6 +72,7 @@ struct BackwardWork {
   Deal deal;
   const T* x;
   const T* y;
+  const std::uint8_t* marks;
   const T* dy;
   const T* second_dy;
   T* dx;

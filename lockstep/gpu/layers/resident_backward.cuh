@@ -37,26 +37,27 @@ __device__ void publish_normalization(const BackwardWork<T>& work, const Tile& t
   shared.inverse_deviation[threadIdx.x] = inverse;
 }
 
-/// Adds the second gradient, and lets pass what y did. Reads some packets at a time: registers hold
-/// x already.
+/// Adds the second gradient, and lets pass what the ReLU did. Reads some packets at a time:
+/// registers hold x already.
 template <NormGate gate, typename T, typename Tile, int kThreads, int kPackets>
 __device__ void join_chunk(const BackwardWork<T>& work, const Tile& tile, int chunk,
                            Slots<T, kThreads, kPackets>& gradient) {
   constexpr int kCount = kWide<T>;
   constexpr int kSome = 2;
+  constexpr bool kHasMarks = gate == NormGate::Output || gate == NormGate::Marks;
   const int count = tile.count(chunk);
   const bool has_second = work.second_dy != nullptr;
 #pragma unroll
   for (int first = 0; first < kPackets; first += kSome) {
-    Packet<T, kCount> y[kSome];
+    unsigned marks[kSome] = {};
     Packet<T, kCount> second[kSome];
 #pragma unroll
     for (int i = 0; i < kSome; ++i) {
       const bool is_there = first + i < count;
       const auto at = tile.offset(chunk, first + i);
-      y[i] = second[i] = zeros<T, kCount>();
-      if (gate == NormGate::Output && is_there) {
-        y[i] = load_packet<kCount, Reading::Again>(work.y + at);
+      second[i] = zeros<T, kCount>();
+      if constexpr (kHasMarks) {
+        if (is_there) marks[i] = load_marks<gate, kCount>(work, at);
       }
       if (has_second && is_there) {
         second[i] = load_packet<kCount, Reading::Again>(work.second_dy + at);
@@ -67,7 +68,7 @@ __device__ void join_chunk(const BackwardWork<T>& work, const Tile& tile, int ch
     for (int i = 0; i < kSome; ++i) {
       auto passed = gradient.read(first + i);
       if (has_second) passed = join(passed, second[i]);
-      if (gate == NormGate::Output) pass_output_gate(y[i], passed);
+      if (kHasMarks) pass_marks(marks[i], passed);
       gradient.write(first + i, passed);
     }
   }
@@ -201,7 +202,8 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kThreads, kPackets))
   const Tile<kCount, kThreads, kPackets> tile(work.deal);
   Slots<T, kThreads, kPackets> gradient(slot_memory);
   const int lane = (static_cast<int>(threadIdx.x) & (tile.lanes() - 1)) * kCount;
-  const bool joins = gate == NormGate::Output || work.second_dy != nullptr;
+  const bool joins =
+      gate == NormGate::Output || gate == NormGate::Marks || work.second_dy != nullptr;
   if (work.deal.parts > 1) arrive_at_cluster();
 
   Packet<T, kCount> x[kPackets];
@@ -246,9 +248,11 @@ auto backward_kernel(NormGate gate) -> void (*)(BackwardWork<T>) {
     case NormGate::Input:
       return resident_backward_kernel<T, kThreads, kPackets, NormGate::Input>;
     case NormGate::Output:
+      return resident_backward_kernel<T, kThreads, kPackets, NormGate::Output>;
+    case NormGate::Marks:
       break;
   }
-  return resident_backward_kernel<T, kThreads, kPackets, NormGate::Output>;
+  return resident_backward_kernel<T, kThreads, kPackets, NormGate::Marks>;
 }
 
 template <typename T>

@@ -85,8 +85,9 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kThreads, kPackets))
     for (int i = 0; i < kPackets; ++i) {
       if (i >= count) continue;
       const auto added = kHasResidual ? residual.read(i) : x[i];
-      store_packet(normalize<kHasResidual>(normalization, work.is_relu, x[i], added),
-                   work.y + tile.offset(chunk, i));
+      store_output<kHasResidual>(work,
+                                 normalize<kHasResidual>(normalization, work.is_relu, x[i], added),
+                                 tile.offset(chunk, i));
     }
     if (--chunk < 0) break;
     load_chunk(work.x, tile, chunk, x);

@@ -58,17 +58,16 @@ struct ArrivedGradient {
 /// else holds the gradient that arrives, so that its memory can be used for the one that leaves.
 class BatchNormBackward : public torch::autograd::Node {
  public:
-  BatchNormBackward(const at::Tensor& rows, const BatchNormCall& call, at::Tensor normalizations,
-                    Gate gate)
+  BatchNormBackward(const at::Tensor& rows, const BatchNormCall& call, NormKept kept, Gate gate)
       : x_(rows, /*is_output=*/false),
         weight_(call.weight.detach()),
         bias_(call.bias.detach()),
-        normalizations_(std::move(normalizations)),
+        kept_(std::move(kept)),
         epsilon_(call.epsilon),
         groups_(call.groups),
         gate_(gate) {}
 
-  /// For Gate::Output, once the output knows this node.
+  /// Where the output has to tell, once it knows this node.
   void save_output(const at::Tensor& y) { y_ = SavedVariable(y, /*is_output=*/true); }
 
   /// Makes room for the gradient of a second user of the output, and returns its number.
@@ -83,7 +82,7 @@ class BatchNormBackward : public torch::autograd::Node {
     y_.reset_data();
     weight_.reset();
     bias_.reset();
-    normalizations_.reset();
+    kept_ = {};
   }
 
  private:
@@ -91,7 +90,7 @@ class BatchNormBackward : public torch::autograd::Node {
   SavedVariable y_;
   at::Tensor weight_;
   at::Tensor bias_;
-  at::Tensor normalizations_;
+  NormKept kept_;
   double epsilon_;
   std::int64_t groups_;
   Gate gate_;
@@ -115,8 +114,11 @@ variable_list BatchNormBackward::apply(variable_list&& arriving) {
   if (!dy.rows.defined()) std::swap(dy, more_dy);
   if (!dy.rows.defined()) return variable_list(num_outputs());
   const auto x = x_.unpack();
-  const auto y = gate_ == Gate::Output ? y_.unpack(shared_from_this()) : at::Tensor();
-  if (!normalizations_.defined()) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  if (!kept_.normalizations.defined()) {
+    throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  }
+  const bool takes_y = gate_ == Gate::Output && !kept_.marks.defined();
+  const auto y = takes_y ? y_.unpack(shared_from_this()) : at::Tensor();
   const auto wants = [&](std::size_t input) {
     return input < num_outputs() && task_should_compute_output(input);
   };
@@ -133,7 +135,7 @@ variable_list BatchNormBackward::apply(variable_list&& arriving) {
                                .y = y,
                                .weight = weight_,
                                .bias = bias_,
-                               .normalizations = normalizations_,
+                               .kept = kept_,
                                .epsilon = epsilon_,
                                .groups = groups_,
                                .gate = gate_},
@@ -153,15 +155,16 @@ Gate gate_of(const at::Tensor& residual, Activation activation) {
 }
 
 void record(const at::Tensor& x, const at::Tensor& residual, const BatchNormCall& call,
-            const at::Tensor& rows, const at::Tensor& normalizations, at::Tensor& y) {
+            const at::Tensor& rows, NormKept kept, at::Tensor& y) {
   const auto gate = gate_of(residual, call.activation);
+  const bool takes_y = gate == Gate::Output && !kept.marks.defined();
   const std::shared_ptr<BatchNormBackward> node(
-      new BatchNormBackward(rows, call, normalizations, gate), torch::autograd::deleteNode);
+      new BatchNormBackward(rows, call, std::move(kept), gate), torch::autograd::deleteNode);
   node->set_next_edges(
       residual.defined() ? torch::autograd::collect_next_edges(x, call.weight, call.bias, residual)
                          : torch::autograd::collect_next_edges(x, call.weight, call.bias));
   torch::autograd::set_history(y, node);
-  if (gate == Gate::Output) node->save_output(y);
+  if (takes_y) node->save_output(y);
 }
 
 }  // namespace
@@ -173,8 +176,8 @@ at::Tensor batch_norm_in_training(const at::Tensor& x, const at::Tensor& residua
   const NormInput input{as_rows(x.detach()),
                         residual.defined() ? as_rows(residual.detach()) : residual};
   auto y = empty_rows_like(input.rows);
-  const auto normalizations = passes_for(x).normalize(input, call, y);
-  if (is_recorded) record(x, residual, call, input.rows, normalizations, y);
+  auto kept = passes_for(x).normalize(input, call, y);
+  if (is_recorded) record(x, residual, call, input.rows, std::move(kept), y);
   return y;
 }
 

@@ -58,8 +58,8 @@ at::Tensor sum_of_groups(const at::Tensor& gradients) {
 
 class CpuPasses final : public NormPasses {
  public:
-  at::Tensor normalize(const NormInput& input, const BatchNormCall& call,
-                       const at::Tensor& y) const override {
+  NormKept normalize(const NormInput& input, const BatchNormCall& call,
+                     const at::Tensor& y) const override {
     const Groups groups(input.rows, call.groups);
     auto normalizations = groups.make_normalizations(input.rows);
     for (std::int64_t i = 0; i < groups.count(); ++i) {
@@ -72,7 +72,7 @@ class CpuPasses final : public NormPasses {
                         data_of(y, begin), in_parallel);
     }
     call.num_batches_tracked.add_(call.groups);
-    return normalizations;
+    return {.normalizations = std::move(normalizations), .marks = {}};
   }
 
   void differentiate(const NormArriving& arriving, NormGradients& gradients) const override {
@@ -89,7 +89,7 @@ class CpuPasses final : public NormPasses {
       batch_norm::backward(groups.shape(),
                            {data_of(arriving.dy, begin), data_of(arriving.more_dy, begin),
                             data_of(x, begin), data_of(arriving.y, begin), arriving.gate},
-                           groups.normalization(arriving.normalizations, i),
+                           groups.normalization(arriving.kept.normalizations, i),
                            {data_of(gradients.x, begin), data_of(gradients.residual, begin),
                             data_of(weight, channel), data_of(bias, channel)},
                            in_parallel);

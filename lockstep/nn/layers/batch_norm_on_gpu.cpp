@@ -40,6 +40,12 @@ at::Tensor make_workspace(const gpu::NormShape& shape, const at::Tensor& like) {
   return at::empty({bytes}, like.options().dtype(at::kByte));
 }
 
+/// A backward pass then reads a bit of each number of y instead of the number.
+at::Tensor make_marks(const gpu::NormForward& forward, const at::Tensor& like) {
+  const auto bytes = static_cast<std::int64_t>(gpu::norm_mark_bytes(forward));
+  return bytes == 0 ? at::Tensor() : at::empty({bytes}, like.options().dtype(at::kByte));
+}
+
 /// [2, groups, channels]: means, then inverse deviations.
 gpu::NormStatistics statistics_of(const at::Tensor& normalizations) {
   return {.mean = normalizations.select(0, 0).data_ptr<float>(),
@@ -48,28 +54,32 @@ gpu::NormStatistics statistics_of(const at::Tensor& normalizations) {
 
 class GpuPasses final : public NormPasses {
  public:
-  at::Tensor normalize(const NormInput& input, const BatchNormCall& call,
-                       const at::Tensor& y) const override {
+  NormKept normalize(const NormInput& input, const BatchNormCall& call,
+                     const at::Tensor& y) const override {
     const c10::DeviceGuard guard(y.device());
     const auto shape = shape_of(input.rows, call.groups);
     auto normalizations =
         at::empty({2, shape.groups, shape.channels}, y.options().dtype(at::kFloat));
     const auto workspace = make_workspace(shape, y);
-    gpu::norm_forward({.shape = shape,
-                       .parameters = parameters_of(call.weight, call.bias, call.epsilon),
-                       .activation = activation_of(call.activation),
-                       .x = data_of(input.rows),
-                       .residual = data_of(input.residual),
-                       .y = data_of(y),
-                       .statistics = statistics_of(normalizations),
-                       .running = {.mean = call.running_mean.data_ptr<float>(),
-                                   .variance = call.running_var.data_ptr<float>(),
-                                   .momentum = static_cast<float>(call.momentum),
-                                   .chains = call.replicas,
-                                   .count = call.num_batches_tracked.data_ptr<std::int64_t>()},
-                       .workspace = workspace.data_ptr()},
-                      gpu_stream_of(y));
-    return normalizations;
+    gpu::NormForward forward{
+        .shape = shape,
+        .parameters = parameters_of(call.weight, call.bias, call.epsilon),
+        .activation = activation_of(call.activation),
+        .x = data_of(input.rows),
+        .residual = data_of(input.residual),
+        .y = data_of(y),
+        .statistics = statistics_of(normalizations),
+        .running = {.mean = call.running_mean.data_ptr<float>(),
+                    .variance = call.running_var.data_ptr<float>(),
+                    .momentum = static_cast<float>(call.momentum),
+                    .chains = call.replicas,
+                    .count = call.num_batches_tracked.data_ptr<std::int64_t>()},
+        .workspace = workspace.data_ptr()};
+    const bool needs_marks = input.residual.defined() && call.activation == Activation::Relu;
+    auto marks = needs_marks ? make_marks(forward, y) : at::Tensor();
+    forward.marks = static_cast<std::uint8_t*>(data_of(marks));
+    gpu::norm_forward(forward, gpu_stream_of(y));
+    return {.normalizations = std::move(normalizations), .marks = std::move(marks)};
   }
 
   void differentiate(const NormArriving& arriving, NormGradients& gradients) const override {
@@ -87,7 +97,8 @@ class GpuPasses final : public NormPasses {
              arriving.gate == Gate::Open ? gpu::NormActivation::None : gpu::NormActivation::Relu,
          .x = data_of(x),
          .y = data_of(arriving.y),
-         .statistics = statistics_of(arriving.normalizations),
+         .marks = static_cast<const std::uint8_t*>(data_of(arriving.kept.marks)),
+         .statistics = statistics_of(arriving.kept.normalizations),
          .dy = data_of(arriving.dy),
          .second_dy = data_of(arriving.more_dy),
          .dx = data_of(dx),

@@ -29,7 +29,15 @@ struct NormInput {
   at::Tensor residual;  ///< undefined where nothing is added
 };
 
-/// What arrives at a backward pass, and what the forward pass had: `y` is for Gate::Output alone.
+/// What a backward pass has to know of the groups and, for Gate::Output, of where y is not <= 0:
+/// undefined where y itself has to tell.
+struct NormKept {
+  at::Tensor normalizations;
+  at::Tensor marks;
+};
+
+/// What arrives at a backward pass, and what the forward pass had: for Gate::Output alone, `y` or
+/// the marks in `kept`.
 struct NormArriving {
   at::Tensor dy;
   at::Tensor more_dy;  ///< to be added to dy, or undefined; takes Gate::Output
@@ -37,7 +45,7 @@ struct NormArriving {
   at::Tensor y;
   at::Tensor weight;
   at::Tensor bias;
-  at::Tensor normalizations;
+  NormKept kept;
   double epsilon;
   std::int64_t groups;
   kernels::Gate gate;
@@ -60,10 +68,9 @@ class NormPasses {
  public:
   virtual ~NormPasses() = default;
 
-  /// Writes y, moves the running statistics and their count, and returns what the backward pass has
-  /// to know of the groups.
-  virtual at::Tensor normalize(const NormInput& input, const BatchNormCall& call,
-                               const at::Tensor& y) const = 0;
+  /// Writes y, and moves the running statistics and their count.
+  virtual NormKept normalize(const NormInput& input, const BatchNormCall& call,
+                             const at::Tensor& y) const = 0;
   virtual void differentiate(const NormArriving& arriving, NormGradients& gradients) const = 0;
   /// By running statistics.
   virtual void evaluate(const NormInput& input, const BatchNormCall& call,
