@@ -1,6 +1,6 @@
 # The modules of lockstep, in the order in which they may use each other: a module may depend on,
 # and include from, only those before it. check_includes.cmake enforces the same order on #include lines.
-set(LOCKSTEP_MODULES base topology events comm launch data weights checkpoint optimizer gpu plan nn train monitor ui cli)
+set(LOCKSTEP_MODULES base topology events comm launch data weights checkpoint optimizer gpu plan monitor nn train ui cli)
 
 # Refuses a dependency that does not stand before `module` in LOCKSTEP_MODULES.
 function(lockstep_check_dependency module dependency)

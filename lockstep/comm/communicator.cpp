@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -19,10 +20,32 @@ int this_thread() noexcept {
   return id;
 }
 
+/// As long as it lives, a collective is under way.
+class ToldCollective {
+ public:
+  ToldCollective(events::StatusSink* sink, const Operation& operation) noexcept : sink_(sink) {
+    if (sink_ == nullptr) return;
+    std::array<char, 64> name;  // what a status page has room for
+    const auto end = fmt::format_to_n(name.data(), name.size(), "{}{}{}", name_of(operation.kind),
+                                      operation.name.empty() ? "" : " ", operation.name)
+                         .out;
+    sink_->enter_collective({name.data(), static_cast<std::size_t>(end - name.data())});
+  }
+  ~ToldCollective() {
+    if (sink_ != nullptr) sink_->leave_collective();
+  }
+  ToldCollective(const ToldCollective&) = delete;
+  ToldCollective& operator=(const ToldCollective&) = delete;
+
+ private:
+  events::StatusSink* sink_;
+};
+
 }  // namespace
 
 struct Communicator::Impl {
   std::unique_ptr<Transport> transport;
+  events::StatusSink* status = nullptr;
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups;
   const std::vector<int>* scope = nullptr;  ///< the group that `on_instances` runs on
   WorkQueue queue;                          // last: it uses the transport while it closes
@@ -94,7 +117,9 @@ void Communicator::check_scope(OperationKind kind) const {
 Work Communicator::start(Operation operation) {
   check_scope(operation.kind);
   operation.caller = this_thread();
-  return impl_->queue.push([transport = impl_->transport.get(), operation = std::move(operation)] {
+  return impl_->queue.push([transport = impl_->transport.get(), status = impl_->status,
+                            operation = std::move(operation)] {
+    const ToldCollective told(status, operation);
     transport->execute(operation);
   });
 }
@@ -104,6 +129,7 @@ Work Communicator::start(Operation operation) {
 void Communicator::run(Operation operation) {
   if (impl_->scope == nullptr && impl_->queue.is_idle()) {
     operation.caller = this_thread();
+    const ToldCollective told(impl_->status, operation);
     impl_->transport->execute(operation);
   } else {
     start(std::move(operation)).wait();
@@ -183,7 +209,10 @@ Communicator& Communicator::group(const std::vector<int>& members) {
                                                 fmt::join(members, ",")));
   }
   auto& group = impl_->groups[members];
-  if (!group) group = std::make_unique<Communicator>(impl_->transport->group(members));
+  if (!group) {
+    group = std::make_unique<Communicator>(impl_->transport->group(members));
+    group->watch(impl_->status);
+  }
   return *group;
 }
 
@@ -216,6 +245,11 @@ SharedMemory Communicator::allocate(std::size_t bytes, std::string_view name) {
 KeptPiece Communicator::keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint) {
   prepare_to_allocate(bytes, name);
   return impl_->transport->keep(bytes, name, fingerprint);
+}
+
+void Communicator::watch(events::StatusSink* sink) noexcept {
+  impl_->status = sink;
+  for (const auto& [members, group] : impl_->groups) group->watch(sink);
 }
 
 void Communicator::note_step(std::int64_t step) noexcept {

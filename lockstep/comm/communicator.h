@@ -11,6 +11,7 @@
 #include "lockstep/comm/operation.h"
 #include "lockstep/comm/transport.h"
 #include "lockstep/comm/work.h"
+#include "lockstep/events/status_sink.h"
 
 namespace lockstep::comm {
 
@@ -105,6 +106,10 @@ class Communicator {
   /// `fingerprint` is of what it holds: where it differs, the memory is new. For all instances of
   /// the job that are on this host.
   KeptPiece keep(std::size_t bytes, std::string_view name, std::uint64_t fingerprint);
+
+  /// Tells `sink` of each collective, also on groups, from now on; null: nobody. Nothing may be
+  /// under way meanwhile.
+  void watch(events::StatusSink* sink) noexcept;
 
   /// Tells the launcher, without a wait, how far the training is.
   void note_step(std::int64_t step) noexcept;

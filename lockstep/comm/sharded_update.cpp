@@ -309,21 +309,35 @@ void ShardedUpdate::step(const Step& step) {
 }
 
 void ShardedUpdate::run(const Step& step) {
-  host_.barrier(name_);  // every leaf is there
-  if (sums_) wait_for_sums();
+  wait_for_leaves(step);
+  if (sums_) wait_for_sums(step);
   reduce_totals();
   if (step.check) step.check(totals_);
-  write_slice(step);
-  if (step.finish && host_.rank() == 0) {
-    step.finish(part_of({0, 0}, {}));
-  }
+  update_slice(step);
+  const events::TimedWait wait(step.spans, step.number);
   commit();
   counter_.restart();
 }
 
-void ShardedUpdate::wait_for_sums() {
+void ShardedUpdate::update_slice(const Step& step) {
+  const events::TimedScope update(step.spans, events::SpanKind::Update, step.number);
+  write_slice(step);
+  if (step.finish && host_.rank() == 0) {
+    step.finish(part_of({0, 0}, {}));
+  }
+}
+
+void ShardedUpdate::wait_for_leaves(const Step& step) {
+  const events::TimedWait wait(step.spans, step.number);
+  host_.barrier(name_);  // every leaf is there
+}
+
+void ShardedUpdate::wait_for_sums(const Step& step) {
+  const events::TimedScope reduce(step.spans, events::SpanKind::Reduce, step.number);
+  const auto begin = events::monotonic_nanoseconds();
   if (communicator_.is_leader()) sums_->wait();
   host_.barrier(name_);  // the sums of all hosts are there
+  waited_for_hosts_ = 1e-9 * static_cast<double>(events::monotonic_nanoseconds() - begin);
 }
 
 void ShardedUpdate::write_slice(const Step& step) {

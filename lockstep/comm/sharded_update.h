@@ -12,6 +12,7 @@
 #include "lockstep/comm/communicator.h"
 #include "lockstep/comm/hosts/host_sums.h"
 #include "lockstep/comm/leaf_counter.h"
+#include "lockstep/events/trace_events.h"
 
 namespace lockstep::comm {
 
@@ -96,6 +97,8 @@ class ShardedUpdate {
     std::vector<Measure> measures{};
     Update update{};
     Finish finish{};
+    events::SpanSink* spans = nullptr;  ///< is told what the caller's thread does
+    std::int64_t number = 0;            ///< of the step, for that
   };
 
   /// What all instances of a host together will have of it in memory, where each brings so many
@@ -153,6 +156,9 @@ class ShardedUpdate {
   std::size_t memory_bytes() const noexcept { return memory_bytes_; }
   /// Of the last step.
   std::span<const float> totals() const noexcept { return totals_; }
+  /// Seconds of the last step in which all was there on this host, and sums of other hosts were
+  /// waited for.
+  double waited_for_hosts() const noexcept { return waited_for_hosts_; }
 
  private:
   struct BlockRange {
@@ -175,12 +181,14 @@ class ShardedUpdate {
   std::int64_t leaf_count() const noexcept { return shape_.count + shape_.num_totals; }
   void check_step(const Step& step) const;
   void run(const Step& step);
-  void wait_for_sums();
+  void wait_for_leaves(const Step& step);
+  void wait_for_sums(const Step& step);
   std::vector<NodeData> nodes_from(std::int64_t first) const;
   std::span<float> scratch_for(std::size_t block);
   void reduce_totals();
   void reduce(std::size_t block, const Step& step, std::span<float> sum);
   void measure_block(std::size_t block, const Measure& measure);
+  void update_slice(const Step& step);
   void write_slice(const Step& step);
   void measure_and_update(const Step& step, BlockRange mine);
   void commit();
@@ -199,6 +207,7 @@ class ShardedUpdate {
   SharedMemory memory_;  ///< what is measured, and buffers
   SharedMemory kept_;    ///< the commit word, both versions, and what they have in common
   int source_ = -1;
+  double waited_for_hosts_ = 0;
   std::atomic<std::uint64_t>* committed_ = nullptr;
   double* measured_ = nullptr;
   std::byte* states_ = nullptr;

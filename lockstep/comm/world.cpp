@@ -20,6 +20,7 @@ std::shared_ptr<World::Connection> World::connection_of_this_process() {
 World World::init() {
   World world(topology::read_identity(topology::Environment::of_this_process()));
   world.connection_ = connection_of_this_process();
+  world.is_this_process_ = true;
   return world;
 }
 

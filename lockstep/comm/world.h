@@ -59,6 +59,8 @@ class World {
   const std::string& job_id() const noexcept { return identity_.job_id; }
 
   const topology::Identity& identity() const noexcept { return identity_; }
+  /// Whether it is this process that is the instance: not so for threads that are instances.
+  bool is_this_process() const noexcept { return is_this_process_; }
 
   /// All instances of the job. The first call meets the others, and returns when all have come.
   /// Errors: those of `comm::connect`.
@@ -98,6 +100,7 @@ class World {
   static std::shared_ptr<Connection> connection_of_this_process();
 
   topology::Identity identity_;
+  bool is_this_process_ = false;
   std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
 };
 

@@ -39,6 +39,15 @@ class SpanSink {
   virtual void on(const Span& span) noexcept = 0;
 };
 
+/// Gives each thread that is to be recorded a sink of its own. Any thread may ask.
+class SpanTracks {
+ public:
+  virtual ~SpanTracks() = default;
+  /// The name, as "device 0", is shown beside what the thread did. The sink lives as long as this.
+  /// Errors: `Options` for more threads than there is room for.
+  virtual SpanSink& track(std::string_view name) = 0;
+};
+
 /// Tells a sink how long a scope took. Without a sink it costs a comparison.
 class TimedScope {
  public:
@@ -57,6 +66,29 @@ class TimedScope {
  private:
   SpanSink* sink_;
   Span span_;
+};
+
+/// The same for a wait, but for those that are over at once, of which there are many.
+class TimedWait {
+ public:
+  TimedWait(SpanSink* sink, std::int64_t step) noexcept : sink_(sink), step_(step) {
+    if (sink_ != nullptr) begin_ = monotonic_nanoseconds();
+  }
+  TimedWait(const TimedWait&) = delete;
+  TimedWait& operator=(const TimedWait&) = delete;
+  ~TimedWait() {
+    if (sink_ == nullptr) return;
+    const auto end = monotonic_nanoseconds();
+    if (end - begin_ < kShortest) return;
+    sink_->on({.kind = SpanKind::Wait, .begin = begin_, .end = end, .step = step_});
+  }
+
+ private:
+  static constexpr std::int64_t kShortest = 5'000;  // nanoseconds
+
+  SpanSink* sink_;
+  std::int64_t step_;
+  std::int64_t begin_ = 0;
 };
 
 }  // namespace lockstep::events

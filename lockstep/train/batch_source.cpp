@@ -8,7 +8,7 @@ namespace lockstep::train {
 BatchSource::BatchSource(data::Loader& loader, topology::ReplicaRange replicas)
     : loader_(loader), replicas_(replicas), waiting_(static_cast<std::size_t>(replicas.count)) {}
 
-std::optional<data::Batch> BatchSource::next(int replica) {
+std::optional<data::Batch> BatchSource::next(int replica, events::SpanSink* spans) {
   auto& mine = waiting_for(replica);
   std::unique_lock lock(mutex_);
   while (true) {
@@ -18,7 +18,7 @@ std::optional<data::Batch> BatchSource::next(int replica) {
       mine.pop_front();
       return batch;
     }
-    auto batch = ask_loader(lock);
+    auto batch = ask_loader(lock, spans);
     if (!batch) return std::nullopt;
     const auto owner = batch->place().replica;
     if (owner == replica) return batch;
@@ -28,13 +28,14 @@ std::optional<data::Batch> BatchSource::next(int replica) {
 
 /// The lock is open meanwhile. The loader may wait until a batch is released, so the others have to
 /// get at those that wait for them.
-std::optional<data::Batch> BatchSource::ask_loader(std::unique_lock<std::mutex>& lock) {
+std::optional<data::Batch> BatchSource::ask_loader(std::unique_lock<std::mutex>& lock,
+                                                   events::SpanSink* spans) {
   is_asked_ = true;
   lock.unlock();
   std::optional<data::Batch> batch;
   std::exception_ptr failure;
   try {
-    batch = loader_.next();
+    batch = loader_.next(spans);
   } catch (...) {
     failure = std::current_exception();
   }

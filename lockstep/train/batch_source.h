@@ -21,15 +21,17 @@ class BatchSource {
  public:
   BatchSource(data::Loader& loader, topology::ReplicaRange replicas);
 
-  /// Nothing at the end of the epoch. Errors: those of `data::Loader::next`.
-  std::optional<data::Batch> next(int replica);
+  /// Nothing at the end of the epoch. `spans` is told of what the caller's thread fills meanwhile.
+  /// Errors: those of `data::Loader::next`.
+  std::optional<data::Batch> next(int replica, events::SpanSink* spans = nullptr);
 
   /// Somebody will not come for its batches: their memory is the loader's again, so that nobody
   /// waits for it. What `next` gives from then on is some later batch.
   void give_up();
 
  private:
-  std::optional<data::Batch> ask_loader(std::unique_lock<std::mutex>& lock);
+  std::optional<data::Batch> ask_loader(std::unique_lock<std::mutex>& lock,
+                                        events::SpanSink* spans);
 
   std::deque<data::Batch>& waiting_for(std::int64_t replica) {
     return waiting_[static_cast<std::size_t>(replica - replicas_.first)];

@@ -94,6 +94,17 @@ data::LoaderOptions loader_options(const Options& options,
   return wanted;
 }
 
+/// The same, watched: what is loaded for an evaluation is not.
+data::LoaderOptions train_loader_options(const Options& options,
+                                         const std::optional<data::Pipeline>& pipeline,
+                                         const DataLoaderOptions& loading,
+                                         const train::JobLayout& layout, int buffers) {
+  auto wanted = loader_options(options, pipeline, loading, buffers);
+  wanted.spans = options.watchers().spans;
+  wanted.batches_per_step = options.gradient_accumulation() * layout.local.count;
+  return wanted;
+}
+
 data::BatchShape shape_of(const Options& options, const DataLoaderOptions& loading,
                           const train::JobLayout& layout) {
   return {.batch_size = loading.batch_size,
@@ -155,11 +166,11 @@ DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
       stored_(decide_storage(options, set, loading)),
       stored_fields_(stored_ ? stored_->fields() : std::vector<data::Field>()),
       buffers_(train::loader_buffers(options, layout_)),
-      loader_(
-          loaded_set(set, stored_.has_value()),
-          data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
-          loader_options(options, stored_ ? std::nullopt : decide_pipeline(options, *set, loading),
-                         loading, buffers_)),
+      loader_(loaded_set(set, stored_.has_value()),
+              data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
+              train_loader_options(options,
+                                   stored_ ? std::nullopt : decide_pipeline(options, *set, loading),
+                                   loading, layout_, buffers_)),
       batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()),
       is_shuffled_(loading.shuffle),
       position_(options.loop_position()),

@@ -154,10 +154,20 @@ Engine::Engine(EngineSetup setup)
                "weights"),
       threads_(setup_.layout.num_devices,
                [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
+  communicator_.watch(setup_.options.watchers().status);
+  begin_recording();
   make_replicas();
   if (!is_recovered()) write_first_state();
   attach_all();
   send_to_gpu();
+}
+
+void Engine::begin_recording() {
+  const auto& watchers = setup_.options.watchers();
+  spans_ = watchers.track("update");
+  for (int device = 0; device < threads_.count(); ++device) {
+    device_spans_.push_back(watchers.track(fmt::format("device {}", device)));
+  }
 }
 
 /// Whoever handed the model over keeps it, with the weights that it has now.
@@ -169,6 +179,7 @@ Engine::~Engine() {
   }
   original_->attach(shape_.weights(state).data(), state);
   original_->detach();
+  communicator_.watch(nullptr);
 }
 
 /// All replicas are clones: the model that was handed over may be tied in ways, and hold gradients,

@@ -152,6 +152,8 @@ class Engine {
     BatchSource& source;
     const BatchTensors& tensors;
     Progress progress;
+
+    std::int64_t number() const noexcept { return progress.steps + 1; }
   };
   struct EvaluationRun;
   KeptNumbers& kept_numbers() const noexcept { return common_.numbers(updates_.common()); }
@@ -160,6 +162,7 @@ class Engine {
   void write_requests(std::span<float> leaf);
   void write_requests_into(std::span<float> requests);
   bool is_wanted(Request request) const;
+  void begin_recording();
   void make_replicas();
   void write_first_state(std::int64_t loads = 0, std::int64_t steps_before_load = 0);
   void write_frozen() const;
@@ -193,7 +196,9 @@ class Engine {
   void run_backward(const plan::FlowTask& task, const StepInput& input);
   Replica::LeafFormat leaf_format(const StepInput& input) const;
   void run_task(const plan::FlowTask& task, const StepInput& input, DeviceTimes& times);
-  double enter(const plan::FlowTask& task, const StepInput& input);
+  double enter(const plan::FlowTask& task, const StepInput& input, events::SpanSink* spans);
+  std::optional<plan::FlowTask> next_task(int device, const StepInput& input,
+                                          events::SpanSink* spans);
   void hand_in(const plan::FlowTask& task, const StepInput& input);
   void check_totals(std::span<const float> totals, const Progress& progress);
   void check_losses(std::span<const float> losses, const Progress& progress) const;
@@ -239,6 +244,8 @@ class Engine {
   std::vector<float> last_losses_;
   std::set<std::string> told_;
   PerfCounters perf_;
+  events::SpanSink* spans_ = nullptr;            ///< of the caller's thread
+  std::vector<events::SpanSink*> device_spans_;  ///< by device
   /// Whether a version of the state is copied that somebody was to copy; null where nobody was.
   std::shared_ptr<std::atomic<bool>> is_copied_;
   std::uint64_t copied_version_ = 0;

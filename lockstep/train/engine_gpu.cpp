@@ -100,6 +100,10 @@ void Engine::prepare_gpu(const DataLoader& loader, std::int64_t kept_bytes) {
                  .fuse = options.fuse(),
                  .passes = passes,
                  .leaves = leaves_of_all(communicator_, count_leaves(passes))});
+  if (auto* const status = options.watchers().status) {
+    const auto free = gpu::describe_device(*layout().gpu).free_bytes;
+    status->note_device_memory(std::max<std::int64_t>(0, memory - free));
+  }
 }
 
 void Engine::warn_of_memory(std::int64_t needed, std::int64_t available) const {

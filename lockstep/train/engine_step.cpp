@@ -35,7 +35,10 @@ StepOutput Engine::run_step(const StepPlace& place) {
   const auto& loader = *iteration_.loader;
   const StepInput input{*source_, loader.tensors(), progress()};
   std::vector<DeviceTimes> devices(static_cast<std::size_t>(threads_.count()));
-  for (auto& device : devices) device.stages.resize(static_cast<std::size_t>(layout().stages));
+  for (std::size_t device = 0; device < devices.size(); ++device) {
+    devices[device].stages.resize(static_cast<std::size_t>(layout().stages));
+    devices[device].spans = device_spans_[device];
+  }
   make_leaves(input, devices);
 
   Stopwatch watch;
@@ -47,9 +50,11 @@ StepOutput Engine::run_step(const StepPlace& place) {
                              next_integers(skipped, state);
                            });
   step.check = [&](std::span<const float> totals) {
-    waited = watch.lap();
+    waited = watch.lap() - updates_.waited_for_hosts();
     check_totals(totals, input.progress);
   };
+  step.spans = spans_;
+  step.number = input.number();
   wait_for_copy();
   updates_.step(step);
   auto output = output_of(updates_.totals(), loader.shape());
@@ -57,12 +62,13 @@ StepOutput Engine::run_step(const StepPlace& place) {
   check_skipped(output, input.progress);
   if (communicator_.is_leader()) communicator_.note_step(progress().steps);
   if (std::isfinite(output.loss)) last_losses_ = output.replica_losses;
-  record(devices, waited, watch.lap(), whole.lap());
+  record(devices, waited, watch.lap() + updates_.waited_for_hosts(), whole.lap());
   return output;
 }
 
 void Engine::make_leaves(const StepInput& input, std::vector<DeviceTimes>& devices) {
   if (gpu_) return make_gpu_leaves(input, devices.front());
+  const events::TimedWait wait(spans_, input.number());
   flow_->restart();
   stages_handed_in_ = 0;
   threads_.run(
@@ -84,13 +90,19 @@ void Engine::check_skipped(const StepOutput& output, const Progress& before) con
 }
 
 void Engine::run_device(int device, const StepInput& input, DeviceTimes& times) {
-  while (const auto task = flow_->next(device)) {
+  while (const auto task = next_task(device, input, times.spans)) {
     const auto number = replicas_[static_cast<std::size_t>(task->replica)].number();
-    const auto where = fmt::format("train: replica {}, step {}", number, input.progress.steps + 1);
+    const auto where = fmt::format("train: replica {}, step {}", number, input.number());
     nn::with_torch_errors(where, [&] { run_task(*task, input, times); });
     flow_->done(*task);
     communicator_.heartbeat("computing");
   }
+}
+
+std::optional<plan::FlowTask> Engine::next_task(int device, const StepInput& input,
+                                                events::SpanSink* spans) {
+  const events::TimedWait wait(spans, input.number());
+  return flow_->next(device);
 }
 
 void Engine::run_task(const plan::FlowTask& task, const StepInput& input, DeviceTimes& times) {
@@ -105,17 +117,22 @@ void Engine::run_task(const plan::FlowTask& task, const StepInput& input, Device
   };
   switch (task.kind) {
     case plan::FlowTask::Kind::Forward: {
-      const auto waited = task.stage == 0 ? enter(task, input) : 0;
+      const auto waited = task.stage == 0 ? enter(task, input, times.spans) : 0;
+      const events::TimedScope span(times.spans, events::SpanKind::Forward, input.number());
       pipelines_[replica].forward(task.stage, task.micro_batch);
       return computed(stage.forward, waited);
     }
-    case plan::FlowTask::Kind::Backward:
+    case plan::FlowTask::Kind::Backward: {
+      const events::TimedScope span(times.spans, events::SpanKind::Backward, input.number());
       run_backward(task, input);
       return computed(stage.backward);
-    case plan::FlowTask::Kind::HandIn:
+    }
+    case plan::FlowTask::Kind::HandIn: {
+      const events::TimedScope span(times.spans, events::SpanKind::Reduce, input.number());
       hand_in(task, input);
       times.reduce += watch.lap();
       return;
+    }
   }
 }
 
@@ -136,7 +153,7 @@ Replica::LeafFormat Engine::leaf_format(const StepInput& input) const {
 
 /// With its first micro-batch a replica takes the current weights. Returns for how long it waited
 /// for data.
-double Engine::enter(const plan::FlowTask& task, const StepInput& input) {
+double Engine::enter(const plan::FlowTask& task, const StepInput& input, events::SpanSink* spans) {
   auto& replica = replicas_[static_cast<std::size_t>(task.replica)];
   auto& pipeline = pipelines_[static_cast<std::size_t>(task.replica)];
   if (task.micro_batch == 0) {
@@ -147,7 +164,10 @@ double Engine::enter(const plan::FlowTask& task, const StepInput& input) {
                     .loss_scale = input.progress.loss_scale});
   }
   Stopwatch watch;
-  auto batch = input.source.next(replica.number());
+  auto batch = [&] {
+    const events::TimedWait wait(spans, input.number());
+    return input.source.next(replica.number(), spans);
+  }();
   const auto waited = watch.lap();
   if (!batch) throw Error(ErrorKind::Bug, "train: the loader's epoch is too short");
   auto fields = input.tensors(*batch);

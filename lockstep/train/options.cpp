@@ -257,6 +257,12 @@ Options& Options::resume(const std::string& from) {
   return *this;
 }
 
+Options& Options::watch(const events::Watchers& watchers) {
+  check_open("watch");
+  watchers_ = watchers;
+  return *this;
+}
+
 Options& Options::must_match(const std::string& name, const std::string& value) {
   check_open("must_match");
   to_match_.emplace_back(name, value);

@@ -11,6 +11,7 @@
 
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/comm/world.h"
+#include "lockstep/events/watchers.h"
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
@@ -102,6 +103,10 @@ class Options {
   /// Something else that must be the same when training goes on from a checkpoint.
   Options& must_match(const std::string& name, const std::string& value);
 
+  /// Who looks on while this instance trains: `lockstep monitor`, a trace. They outlive what is
+  /// made from these options, and change nothing of it.
+  Options& watch(const events::Watchers& watchers);
+
   const World& world() const noexcept { return world_; }
   std::optional<int> replicas() const noexcept { return replicas_; }
   std::int64_t gradient_accumulation() const noexcept { return gradient_accumulation_; }
@@ -136,6 +141,7 @@ class Options {
   const std::vector<std::pair<std::string, std::string>>& to_match() const noexcept {
     return to_match_;
   }
+  const events::Watchers& watchers() const noexcept { return watchers_; }
   const std::shared_ptr<train::LoopPosition>& loop_position() const noexcept { return position_; }
 
   /// From here on it cannot be changed; `user` is named where somebody tries.
@@ -185,6 +191,7 @@ class Options {
   std::optional<CheckpointOptions> checkpoints_;
   checkpoint::Resume resume_;
   std::vector<std::pair<std::string, std::string>> to_match_;
+  events::Watchers watchers_;
   std::shared_ptr<train::LoopPosition> position_ = std::make_shared<train::LoopPosition>();
 };
 

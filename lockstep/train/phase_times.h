@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/events/trace_events.h"
+
 namespace lockstep {
 
 /// How long something took that was done many times, in seconds.
@@ -55,6 +57,7 @@ struct DeviceTimes {
   double compute = 0;
   double reduce = 0;
   std::vector<StageCounters> stages{};
+  events::SpanSink* spans = nullptr;  ///< is told what its thread does
 };
 
 /// Seconds since it was made, or last asked.

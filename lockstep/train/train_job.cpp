@@ -24,8 +24,9 @@ double unix_time() {
 /// One training, from its data set to its summary.
 class TrainJob {
  public:
-  TrainJob(const TrainRequest& request, events::TrainSink& sink)
+  TrainJob(const TrainRequest& request, events::TrainSink& sink, const events::Watchers& watchers)
       : request_(request), sink_(sink), options_(options_of(request)) {
+    options_.watch(watchers);
     if (!request.checkpoint_dir.empty()) signals_.emplace();
   }
 
@@ -57,6 +58,7 @@ class TrainJob {
   void preparing(const char* what) { tell(events::Preparing{what, prepared_++, kPreparations}); }
 
   void prepare() {
+    options_.watchers().enter(events::Phase::Preparing);
     preparing("reading the data set");
     const auto set = data::open_set(request_.dataset, data::Split::Train, request_.set);
     loader_.emplace(train_loader(request_, options_, set));
@@ -165,18 +167,35 @@ class TrainJob {
     tell(events::EvaluationDone{epoch, test_->loss, test_->metrics});
   }
 
-  /// The mean over the instances of where their time went.
-  TimeShares time_shares() {
+  /// Where the time of each instance went.
+  std::vector<events::PhaseSeconds> seconds_by_instance() {
+    static_assert(sizeof(events::PhaseSeconds) == 4 * sizeof(double));
     const auto perf = model_->perf();
-    std::array<double, 5> seconds{perf.data.total, perf.compute.total, perf.reduce.total,
-                                  perf.idle.total, perf.step.total};
-    options_.world().all_reduce(
-        {seconds.data(), std::ssize(seconds), DataType::F64, "time shares"});
-    const auto all = std::max(seconds[4], 1e-9);
-    return {.data = seconds[0] / all,
-            .compute = seconds[1] / all,
-            .reduce = seconds[2] / all,
-            .idle = seconds[3] / all};
+    const events::PhaseSeconds mine{.data = perf.data.total,
+                                    .compute = perf.compute.total,
+                                    .reduce = perf.reduce.total,
+                                    .idle = perf.idle.total};
+    std::vector<events::PhaseSeconds> all(
+        static_cast<std::size_t>(options_.world().num_instances()));
+    options_.world().all_gather({&mine, 4, DataType::F64, "time shares"},
+                                {all.data(), 4 * std::ssize(all), DataType::F64, "time shares"});
+    return all;
+  }
+
+  /// The mean over the instances.
+  static TimeShares time_shares(const std::vector<events::PhaseSeconds>& instances) {
+    events::PhaseSeconds sum;
+    for (const auto& seconds : instances) {
+      sum.data += seconds.data;
+      sum.compute += seconds.compute;
+      sum.reduce += seconds.reduce;
+      sum.idle += seconds.idle;
+    }
+    const auto all = std::max(sum.data + sum.compute + sum.reduce + sum.idle, 1e-9);
+    return {.data = sum.data / all,
+            .compute = sum.compute / all,
+            .reduce = sum.reduce / all,
+            .idle = sum.idle / all};
   }
 
   std::int64_t most_private_bytes() {
@@ -187,6 +206,7 @@ class TrainJob {
 
   TrainSummary finish() {
     if (!request_.export_to.empty()) model_->save(request_.export_to, tested_weights());
+    options_.watchers().enter(events::Phase::Finishing);
     const auto& shape = loader_->shape();
     TrainSummary summary{.model = request_.model.model,
                          .dataset = request_.dataset,
@@ -211,7 +231,10 @@ class TrainJob {
     summary.time_to_first_step_s = time_to_first_step_s_;
     summary.first_step_unix_s = first_step_unix_s_;
     summary.last_step_unix_s = last_step_unix_s_;
-    summary.time = time_shares();
+    summary.seconds = seconds_by_instance();
+    summary.time = time_shares(summary.seconds);
+    summary.hosts = options_.world().communicator().num_hosts();
+    summary.loader_workers = loader_->workers();
     for (const auto& stage : model_->perf().stages) {
       summary.stages.push_back({stage.forward.mean(), stage.backward.mean()});
     }
@@ -249,8 +272,9 @@ class TrainJob {
 
 }  // namespace
 
-TrainSummary run_training(const TrainRequest& request, events::TrainSink& sink) {
-  return TrainJob(request, sink).run();
+TrainSummary run_training(const TrainRequest& request, events::TrainSink& sink,
+                          const events::Watchers& watchers) {
+  return TrainJob(request, sink, watchers).run();
 }
 
 }  // namespace lockstep::train

@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/gpu/devices.h"
 #include "lockstep/nn/open_model.h"
+#include "lockstep/train/train_job.h"
 
 namespace lockstep::train {
 namespace {
@@ -90,12 +91,12 @@ void name_subject(const TrainRequest& request, Options& options) {
       .must_match("data-seed", fmt::format("{}", synthetic.seed));
 }
 
+}  // namespace
+
 DeviceKind device_of(const TrainRequest& request) {
   if (request.device) return *request.device;
   return gpu::count_devices() > 0 ? DeviceKind::Cuda : DeviceKind::Cpu;
 }
-
-}  // namespace
 
 Options options_of(const TrainRequest& request) {
   Options options;

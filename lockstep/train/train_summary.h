@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/events/status_sink.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/memory_use.h"
@@ -47,7 +48,10 @@ struct TrainSummary {
   double time_to_first_step_s = 0;  ///< from the start of the process
   double first_step_unix_s = 0;     ///< when the first optimizer step was finished, since 1970
   double last_step_unix_s = 0;      ///< and the last one, before any evaluation
-  TimeShares time{};
+  TimeShares time{};                ///< the mean over instances
+  std::vector<events::PhaseSeconds> seconds{};  ///< of each instance's steps
+  int hosts = 1;
+  int loader_workers = 0;  ///< of an instance
   std::vector<StageSeconds> stages{};
   MemoryUse memory{};
   std::int64_t private_bytes = 0;  ///< memory of the instance that has the most, not shared

@@ -11,6 +11,7 @@
 #include "lockstep/nn/torch_errors.h"
 #include "lockstep/train/engine.h"
 #include "lockstep/train/planner.h"
+#include "lockstep/train/publish_status.h"
 #include "lockstep/train/recovery.h"
 
 namespace lockstep {
@@ -113,20 +114,38 @@ struct TrainingModel::Impl {
   Task task;
   std::function<void(const std::string&)> tell = [](const std::string& text) { log_warning(text); };
   std::function<void(std::int64_t, const StepResult&)> on_step = [](auto&&...) {};
+  std::unique_ptr<monitor::StatusPublisher> own_status{};  ///< where nobody else publishes one
   std::unique_ptr<train::Engine> made{};
   std::optional<plan::Plan> plan{};
   CompileResult compiled{};
+  events::PhaseSeconds told{};  ///< of all steps that the status sink has heard of
   std::unique_ptr<train::Recovery> recovery{};
+
+  void tell_of_steps(const DataLoader::Iteration& iteration, std::int64_t steps,
+                     const StepResult& result);
 
   train::Engine& engine(const DataLoader* loader = nullptr) {
     if (!made) make(loader);
     return *made;
   }
 
+  /// A program that is an instance is seen by `lockstep monitor` without having to ask for it.
+  void publish(const train::JobLayout& layout) {
+    if (options.watchers().status == nullptr && options.world().is_this_process()) {
+      own_status = train::publish_status(options, layout);
+      auto watchers = options.watchers();
+      watchers.status = own_status.get();
+      options.watch(watchers);
+    }
+    options.watchers().enter(events::Phase::Preparing);
+  }
+
   void make(const DataLoader* loader) {
     if (!model) throw Error(ErrorKind::Options, "TrainingModel: making it ready has failed before");
+    const auto layout = train::lay_out(options);
+    publish(layout);
     train::EngineSetup setup{.options = options,
-                             .layout = train::lay_out(options),
+                             .layout = layout,
                              .model = std::move(model),
                              .optimizer = optimizer,
                              .task = task,
@@ -138,6 +157,7 @@ struct TrainingModel::Impl {
 
   void compile(const DataLoader& loader, const std::function<void(int, int)>& on_block) {
     if (plan) return;
+    options.watchers().enter(events::Phase::Preparing);
     auto& engine = this->engine(&loader);
     check_fits(loader, options, engine.layout());
     recovery->take_loader(engine, loader);
@@ -225,6 +245,7 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   const auto steps = impl_->options.device_iterations();
   const auto done = recovery.replay().walk(steps, iteration.epoch);
   if (done == steps) return {impl_->done_before(), {}};
+  impl_->options.watchers().enter(events::Phase::Training);
   engine.begin(iteration, done);
   Collector collector(impl_->options);
   for (auto i = done; i < steps;) {
@@ -239,7 +260,35 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
     }
     recovery.after_step(engine, loader);
   }
-  return std::move(collector).result();
+  auto result = std::move(collector).result();
+  impl_->tell_of_steps(iteration, steps - done, result);
+  return result;
+}
+
+/// Every instance tells what it did itself, and what the job came to.
+void TrainingModel::Impl::tell_of_steps(const DataLoader::Iteration& iteration, std::int64_t steps,
+                                        const StepResult& result) {
+  auto* const status = options.watchers().status;
+  if (status == nullptr) return;
+  const auto& loader = *iteration.loader;
+  const auto& shape = loader.shape();
+  const auto local = static_cast<std::int64_t>(made->layout().local.count);
+  const auto& perf = made->perf();
+  const events::PhaseSeconds now{.data = perf.data.total,
+                                 .compute = perf.compute.total,
+                                 .reduce = perf.reduce.total,
+                                 .idle = perf.idle.total};
+  status->on({.epoch = iteration.epoch + 1,
+              .step = (iteration.number + 1) * shape.device_iterations,
+              .steps_of_epoch = loader.steps_per_epoch(),
+              .samples = steps * shape.batch_size * shape.gradient_accumulation * local,
+              .loss = result.loss,
+              .accuracy = result.accuracy,
+              .seconds = {.data = now.data - told.data,
+                          .compute = now.compute - told.compute,
+                          .reduce = now.reduce - told.reduce,
+                          .idle = now.idle - told.idle}});
+  told = now;
 }
 
 StepResult TrainingModel::Impl::epoch_so_far() {
@@ -284,6 +333,7 @@ ResumeResult TrainingModel::resumed() {
 }
 
 bool TrainingModel::checkpoint() {
+  impl_->options.watchers().enter(events::Phase::Saving);
   return impl_->recovery->take_checkpoint(impl_->engine(), "asked");
 }
 
@@ -294,6 +344,7 @@ CheckpointCost TrainingModel::checkpoint_cost() const {
 StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
                                    const std::function<void(std::int64_t)>& on_batch) {
   auto& engine = impl_->engine();
+  impl_->options.watchers().enter(events::Phase::Evaluating);
   const auto evaluation = engine.evaluate(loader, which(kind), [&](std::int64_t done) {
     impl_->recovery->during_evaluation(engine);
     on_batch(done);
@@ -309,6 +360,7 @@ at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {
 
 void TrainingModel::save(const std::filesystem::path& path, WeightsKind kind) {
   auto& engine = impl_->engine();  // which all instances make together
+  impl_->options.watchers().enter(events::Phase::Saving);
   if (impl_->options.world().instance() == 0) {
     engine.with_model(which(kind), [&](nn::Model& model) { nn::save_weights(model, path); });
   }
@@ -345,7 +397,9 @@ PerfCounters TrainingModel::perf() const {
 }
 
 void TrainingModel::reset_perf() {
-  if (impl_->made) impl_->made->reset_perf();
+  if (!impl_->made) return;
+  impl_->made->reset_perf();
+  impl_->told = {};
 }
 
 std::int64_t TrainingModel::steps() {

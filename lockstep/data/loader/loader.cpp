@@ -79,6 +79,51 @@ void fill_chunk(const SampleFiller& filler, Ring& ring, const Ring::Chunk& chunk
   ring.finish(chunk, Ring::Clock::now() - start, std::move(failure));
 }
 
+/// Tells a sink what its thread fills: chunks of one step that follow each other closely are one
+/// span, since they are too short and too many to be looked at one by one.
+class FillSpans {
+ public:
+  FillSpans(events::SpanSink* sink, std::int64_t batches_per_step) noexcept
+      : sink_(sink), batches_per_step_(batches_per_step) {}
+  ~FillSpans() { flush(); }
+  FillSpans(const FillSpans&) = delete;
+  FillSpans& operator=(const FillSpans&) = delete;
+
+  template <typename Fill>
+  void time(const Ring& ring, const Ring::Chunk& chunk, const Fill& fill) {
+    if (sink_ == nullptr) return fill();
+    const auto& place = chunk.slot->place;
+    const auto batch = place.epoch * ring.plan().batches_per_epoch() + place.number;
+    const auto begin = events::monotonic_nanoseconds();
+    fill();
+    add({.kind = events::SpanKind::Load,
+         .begin = begin,
+         .end = events::monotonic_nanoseconds(),
+         .step = batch / batches_per_step_ + 1});
+  }
+
+ private:
+  static constexpr std::int64_t kLongestGap = 20'000;  // nanoseconds
+
+  void add(const events::Span& span) noexcept {
+    const bool goes_on = span.step == open_.step && span.begin - open_.end <= kLongestGap;
+    if (goes_on) {
+      open_.end = span.end;
+    } else {
+      flush();
+      open_ = span;
+    }
+  }
+  void flush() noexcept {
+    if (open_.end > 0) sink_->on(open_);
+    open_ = {};
+  }
+
+  events::SpanSink* sink_;
+  std::int64_t batches_per_step_;
+  events::Span open_{};
+};
+
 /// Where a sample is that could not be read, as far as that is known.
 std::string where(const Ring::Slot& slot, const Dataset& set) {
   if (slot.failure->is_of_the_plan) {
@@ -109,6 +154,7 @@ struct Loader::State {
   State(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options)
       : filler(std::move(set), options.pipeline, options.image_field),
         scratch(filler.set()),
+        batches_per_step(options.batches_per_step),
         ring(std::make_shared<Ring>(checked(std::move(plan)), filler.fields(),
                                     ring_options(options), options.allocate)) {}
 
@@ -116,12 +162,16 @@ struct Loader::State {
   State& operator=(const State&) = delete;
   ~State() { ring->stop(); }  // and the workers are joined
 
-  void start_workers(int count) {
+  void start_workers(int count, events::SpanTracks* spans) {
     for (int i = 0; i < count; ++i) {
-      workers.emplace_back([this] {
+      auto* const track = spans ? &spans->track(fmt::format("loader {}", i)) : nullptr;
+      workers.emplace_back([this, track] {
         try {
           SampleFiller::Scratch own(filler.set());
-          while (const auto chunk = ring->claim()) fill_chunk(filler, *ring, *chunk, own);
+          FillSpans told(track, batches_per_step);
+          while (const auto chunk = ring->claim()) {
+            told.time(*ring, *chunk, [&] { fill_chunk(filler, *ring, *chunk, own); });
+          }
         } catch (...) {
           ring->fail(std::current_exception());
         }
@@ -130,10 +180,11 @@ struct Loader::State {
   }
 
   /// Waits for the next batch; fills what nobody fills meanwhile.
-  Ring::Slot& await_next() {
+  Ring::Slot& await_next(events::SpanSink* spans) {
+    FillSpans told(spans, batches_per_step);
     while (true) {
       if (const auto chunk = ring->try_claim()) {
-        fill_chunk(filler, *ring, *chunk, scratch);
+        told.time(*ring, *chunk, [&] { fill_chunk(filler, *ring, *chunk, scratch); });
       } else if (auto* const slot = ring->take()) {
         return *slot;
       }
@@ -142,6 +193,7 @@ struct Loader::State {
 
   SampleFiller filler;
   SampleFiller::Scratch scratch;
+  std::int64_t batches_per_step;
   std::shared_ptr<Ring> ring;
   std::int64_t epoch = 0;
   std::int64_t number = 0;
@@ -169,9 +221,14 @@ std::string_view name_of(LoaderMode mode) noexcept {
 
 Loader::Loader(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options) {
   check_range("buffers", options.buffers, 1, kMostBuffers);
+  if (options.batches_per_step < 1) {
+    throw Error(ErrorKind::Options,
+                fmt::format("loader: batches_per_step: expected at least 1, found {}",
+                            options.batches_per_step));
+  }
   const auto workers = decide_workers(options);
   state_ = std::make_unique<State>(std::move(set), std::move(plan), options);
-  state_->start_workers(workers);
+  state_->start_workers(workers, options.spans);
 }
 
 Loader::Loader(Loader&&) noexcept = default;
@@ -207,7 +264,7 @@ void Loader::begin(std::int64_t epoch, std::int64_t first_batch) {
   if (first_batch < batches_per_epoch()) state.ring->seek(epoch, first_batch);
 }
 
-std::optional<Batch> Loader::next() {
+std::optional<Batch> Loader::next(events::SpanSink* spans) {
   auto& state = *state_;
   if (state.has_failed) {
     throw Error(ErrorKind::Options,
@@ -221,7 +278,7 @@ std::optional<Batch> Loader::next() {
     return std::nullopt;
   }
   const auto start = Ring::Clock::now();
-  auto& slot = state.await_next();
+  auto& slot = state.await_next(spans);
   state.statistics.consumer_waited += Ring::Clock::now() - start;
   Batch batch(state.ring, &slot);
   if (slot.failure) {

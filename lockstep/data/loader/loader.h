@@ -12,6 +12,7 @@
 #include "lockstep/data/loader/batch.h"
 #include "lockstep/data/loader/batch_plan.h"
 #include "lockstep/data/transform/pipeline.h"
+#include "lockstep/events/trace_events.h"
 
 namespace lockstep::data {
 
@@ -41,6 +42,9 @@ struct LoaderOptions {
   std::optional<Pipeline> pipeline{};  ///< for pictures; unset: all fields come as they are
   std::string image_field = "image";
   AllocateMemory allocate = allocate_pages;
+  /// Is told what workers do; null: nobody is. It outlives the loader.
+  events::SpanTracks* spans = nullptr;
+  std::int64_t batches_per_step = 1;  ///< by which spans tell the optimizer step of a batch
 };
 
 /// How many workers a loader has in a process of so many cores: as many as were asked for, else a
@@ -81,8 +85,9 @@ class Loader {
   /// what is filled already is kept.
   void begin(std::int64_t epoch, std::int64_t first_batch = 0);
 
-  /// The next batch; nothing at the end of the epoch, after which the next epoch begins.
-  std::optional<Batch> next();
+  /// The next batch; nothing at the end of the epoch, after which the next epoch begins. `spans` is
+  /// told of what the caller's thread fills itself.
+  std::optional<Batch> next(events::SpanSink* spans = nullptr);
 
   LoaderStatistics statistics() const;
 

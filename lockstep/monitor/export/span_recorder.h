@@ -29,15 +29,15 @@ struct RecorderOptions {
 /// nothing to tell it of a span. Sinks live as long as the recorder.
 ///
 /// Errors: `Io`; `Options` for numbers that make no sense, and for more threads than were expected.
-class SpanRecorder {
+class SpanRecorder final : public events::SpanTracks {
  public:
   SpanRecorder(const std::string& path, const RecorderOptions& options);
   SpanRecorder(const SpanRecorder&) = delete;
   SpanRecorder& operator=(const SpanRecorder&) = delete;
-  ~SpanRecorder();
+  ~SpanRecorder() override;
 
   /// A sink for a thread; the name, as "device 0", is shown beside what it did.
-  events::SpanSink& track(std::string_view name);
+  events::SpanSink& track(std::string_view name) override;
 
  private:
   class Track;
