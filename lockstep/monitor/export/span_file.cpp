@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -82,6 +84,55 @@ TrackSpans read_track(const TrackHeader& header, std::span<const Slot> ring) {
 }
 
 }  // namespace
+
+namespace {
+
+void copy_text(char (&target)[kNameBytes], const std::string& text) {
+  std::memcpy(target, text.data(), std::min(text.size(), kNameBytes - 1));
+}
+
+/// As if they had come one after another, behind those that are lost.
+void pack_track(const TrackSpans& track, TrackHeader& header, std::span<Slot> ring) {
+  const bool is_full = track.spans.size() + 1 == ring.size();
+  const auto before = is_full ? track.lost : 0;
+  copy_text(header.name, track.name);
+  for (std::size_t i = 0; i < track.spans.size(); ++i) {
+    const auto& span = track.spans[i];
+    auto& slot = ring[(before + i) % ring.size()];
+    slot.begin = span.begin;
+    slot.end = span.end;
+    slot.step_and_kind = (span.step << 8) | static_cast<std::int64_t>(span.kind);
+  }
+  header.written = before + track.spans.size();
+}
+
+}  // namespace
+
+std::vector<std::byte> pack_spans(const InstanceSpans& instance) {
+  std::size_t longest = 0;
+  for (const auto& track : instance.tracks) longest = std::max(longest, track.spans.size());
+  const auto tracks = static_cast<std::uint32_t>(instance.tracks.size());
+  std::vector<std::byte> bytes(span_file_size(tracks, longest + 1));
+  auto& header =
+      *new (bytes.data()) FileHeader{.magic = kSpanFileMagic,
+                                     .instance = instance.instance,
+                                     .attempt = instance.attempt,
+                                     .process = instance.process,
+                                     .most_tracks = tracks,
+                                     .spans_per_track = longest + 1,
+                                     .wall_minus_monotonic = instance.wall_minus_monotonic,
+                                     .tracks = tracks};
+  copy_text(header.host, instance.host);
+  copy_text(header.boot, instance.boot);
+  auto* const headers = reinterpret_cast<TrackHeader*>(&header + 1);
+  auto* const slots = reinterpret_cast<Slot*>(headers + tracks);
+  for (std::size_t i = 0; i < instance.tracks.size(); ++i) {
+    std::uninitialized_default_construct_n(slots + i * (longest + 1), longest + 1);
+    pack_track(instance.tracks[i], *new (headers + i) TrackHeader,
+               {slots + i * (longest + 1), longest + 1});
+  }
+  return bytes;
+}
 
 std::size_t span_file_size(std::uint32_t most_tracks, std::uint64_t spans_per_track) noexcept {
   return sizeof(FileHeader) + most_tracks * sizeof(TrackHeader) +

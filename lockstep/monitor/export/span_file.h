@@ -72,4 +72,7 @@ InstanceSpans read_span_file(const std::string& path);
 /// The same from memory, which must be aligned as what `new` gives; `name` is for messages.
 InstanceSpans read_spans(std::span<const std::byte> file, const std::string& name);
 
+/// The same as a file would hold it, without the room that is not used: to be sent elsewhere.
+std::vector<std::byte> pack_spans(const InstanceSpans& instance);
+
 }  // namespace lockstep::monitor
