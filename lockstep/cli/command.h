@@ -38,6 +38,8 @@ int dispatch(std::span<const Command> commands, std::vector<std::string> argumen
 std::span<const Command> main_commands();
 /// Those of `lockstep-data`, which `lockstep` hands on to it.
 std::span<const Command> data_commands();
+/// Those of `lockstep-dashboard`.
+std::span<const Command> dashboard_commands();
 /// Those of `lockstep-train`.
 std::span<const Command> train_commands();
 
@@ -70,6 +72,7 @@ int data_command(const Invocation& invocation);
 int diff_command(const Invocation& invocation);
 int model_command(const Invocation& invocation);
 int monitor(const Invocation& invocation);
+int dashboard_here(const Invocation& invocation);
 int doctor(const Invocation& invocation);
 int version(const Invocation& invocation);
 

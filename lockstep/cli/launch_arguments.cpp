@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/cli/dashboard_port.h"
 #include "lockstep/cli/whole_number.h"
 
 namespace lockstep::cli {
@@ -132,6 +133,14 @@ void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& 
                  "hide the others; a failure is reported all the same")
       ->type_name("I")
       ->group(group);
+  app.add_option("--dashboard", to.dashboard,
+                 fmt::format("show the job in a browser while it runs, for this machine alone; 0: "
+                             "at a port that is free [{}]",
+                             kUsualDashboardPort))
+      ->expected(0, 1)
+      ->default_str(std::to_string(kUsualDashboardPort))
+      ->option_text("[PORT]")
+      ->group(group);
   app.add_flag("-v,--verbose", to.verbose, "say what is started where")->group(group);
   app.add_flag("-q,--quiet", to.quiet, "say nothing but errors and warnings")->group(group);
 }
@@ -172,6 +181,9 @@ RunArguments decide(const std::string& where, LaunchArguments written) {
   auto parsed = std::move(written.parsed);
   parsed.run.bind = kBindPolicies.at(written.bind);
   parsed.run.transport = *topology::parse_transport(written.transport);
+  if (!written.dashboard.empty()) {
+    parsed.dashboard_port = parse_port(where + ": --dashboard", written.dashboard);
+  }
   if (!written.chaos.empty()) parsed.run.chaos = launch::parse_chaos(written.chaos);
   parsed.run.launcher = kLaunchers.at(written.launcher);
   parsed.run.mpi_global_args =

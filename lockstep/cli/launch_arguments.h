@@ -21,6 +21,7 @@ struct LaunchArguments {
   std::string launcher = "auto";
   std::string mpi_global_args;
   std::string mpi_local_args;
+  std::string dashboard;  ///< a port; empty: none is wanted
   bool verbose = false;
   bool quiet = false;
 };
@@ -35,7 +36,7 @@ void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& gro
 void add_host_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --bind, --transport
 void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& group);
-/// --tag-output, --only-output-from-instance, -v, -q
+/// --tag-output, --only-output-from-instance, --dashboard, -v, -q
 void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& group);
 /// --max-restarts, --shrink, --stall-timeout, --grace-period, --chaos
 void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& group);

@@ -21,6 +21,10 @@ int diff_elsewhere(const Invocation& invocation) {
   hand_on_to("lockstep-data", "diff", invocation);
 }
 
+int dashboard_elsewhere(const Invocation& invocation) {
+  hand_on_to("lockstep-dashboard", "dashboard", invocation);
+}
+
 int model_elsewhere(const Invocation& invocation) {
   hand_on_to("lockstep-train", "model", invocation);
 }
@@ -35,6 +39,7 @@ constexpr std::array kCommands{
     Command{"diff", "where two runs or two weight files differ", diff_elsewhere},
     Command{"bench", "measure this machine: launch, comm, data, train, pipeline", bench},
     Command{"monitor", "the devices of this machine, and the jobs on them", monitor},
+    Command{"dashboard", "the same in a browser, with curves and events", dashboard_elsewhere},
     Command{"doctor", "what this build and this machine offer", doctor},
     Command{"version", "print the version", version},
     // What the launcher starts on each of several hosts: nobody's to call.

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/cli/command.h"
+#include "lockstep/cli/dashboard_port.h"
 #include "lockstep/cli/launch_arguments.h"
 
 namespace lockstep::cli {
@@ -90,7 +91,8 @@ void add_file_options(CLI::App& app, WrittenArguments& to) {
 /// Takes the command from behind the options. An unknown option must not pass for a program.
 void take_command(const CLI::App& app, const std::vector<std::string>& all,
                   launch::RunOptions& to) {
-  to.command = app.remaining();
+  // As they were written: the program may have a --dashboard of its own.
+  to.command.assign(all.end() - std::ssize(app.remaining()), all.end());
   if (to.command.empty()) return;
   const auto before = all.size() - to.command.size();
   const bool behind_dashes = before > 0 && all[before - 1] == "--";
@@ -137,7 +139,7 @@ std::optional<RunArguments> parse_run_arguments(const std::vector<std::string>& 
   add_output_options(app, written);
   add_failure_options(app, written.launch, "Failure");
   add_file_options(app, written);
-  if (parse(app, arguments) == Parsed::HelpShown) return std::nullopt;
+  if (parse(app, with_usual_port(arguments)) == Parsed::HelpShown) return std::nullopt;
   take_command(app, arguments, written.launch.parsed.run);
   check_command(written.launch.parsed);
   auto decided = decide("run", std::move(written.launch));

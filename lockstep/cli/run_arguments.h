@@ -16,6 +16,7 @@ struct RunArguments {
   bool print_topology = false;
   bool dry_run = false;
   bool host_check_only = false;
+  std::optional<int> dashboard_port{};  ///< 0: one that is free
 };
 
 /// Reads the arguments behind `lockstep run`, and writes them to a file where `--export-config`

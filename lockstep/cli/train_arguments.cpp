@@ -175,6 +175,7 @@ void check_files(const TrainOptions& written) {
   if (!request.export_to.empty()) weights::format_for(request.export_to);
   check_can_be_written(written, "--export", request.export_to);
   check_can_be_written(written, "--summary", request.summary_file);
+  check_can_be_written(written, "--trace", request.trace_file);
   check_can_be_written(written, "--json", written.json_file);
 }
 

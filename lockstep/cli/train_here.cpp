@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "lockstep/base/error.h"
@@ -8,6 +9,10 @@
 #include "lockstep/cli/train_arguments.h"
 #include "lockstep/cli/train_start.h"
 #include "lockstep/cli/train_summary_text.h"
+#include "lockstep/cli/train_trace.h"
+#include "lockstep/launch/discover/machine_discovery.h"
+#include "lockstep/monitor/export/tensorboard_log.h"
+#include "lockstep/monitor/status/status_publisher.h"
 #include "lockstep/train/train_job.h"
 #include "lockstep/ui/progress.h"
 #include "lockstep/ui/standard_output.h"
@@ -16,17 +21,98 @@
 namespace lockstep::cli {
 namespace {
 
-/// Nothing: it was asked to stop. All instances are, but one tells of it.
-std::optional<train::TrainSummary> run(const TrainArguments& arguments,
-                                       const topology::Identity& identity) {
-  ui::TrainDisplay display(ui::output_of_this_process(), ui::standard_error());
-  try {
-    return train::run_training(arguments.request, display);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Stopped || identity.instance == 0) throw;
-    return std::nullopt;
-  }
+/// A process that nobody launched carries all replicas, as it will lay them out.
+topology::Identity shown_identity(topology::Identity identity, const train::TrainRequest& request) {
+  if (identity.launched_by != topology::LaunchedBy::Nobody) return identity;
+  identity.num_replicas = request.replicas.value_or(1);
+  identity.local_replicas = {0, identity.num_replicas};
+  identity.devices_per_replica = request.devices_per_replica.value_or(1);
+  identity.threads_per_device = request.threads_per_device;
+  const int stages = identity.num_replicas * identity.devices_per_replica;
+  const int devices = topology::devices_on_host(launch::discover_machine().usable_cores(),
+                                                request.threads_per_device.value_or(1), stages);
+  identity.device_ids.clear();
+  for (int stage = 0; stage < stages; ++stage) identity.device_ids.push_back(stage % devices);
+  return identity;
 }
+
+monitor::DeviceKind shown_kind(const train::TrainRequest& request) {
+  return train::device_of(request) == DeviceKind::Cuda ? monitor::DeviceKind::Cuda
+                                                       : monitor::DeviceKind::Cpu;
+}
+
+/// One training of this process, and all who are told of it.
+class WatchedTraining {
+ public:
+  WatchedTraining(const train::TrainRequest& request, const topology::Identity& identity,
+                  const topology::Environment& environment)
+      : request_(request),
+        identity_(identity),
+        display_(ui::output_of_this_process(), ui::standard_error()),
+        status_(shown_identity(identity, request), environment, shown_kind(request)) {
+    if (!status_.problem().empty() && is_first()) {
+      fmt::print(stderr, "lockstep: 'lockstep monitor' will not show this training: {}\n",
+                 status_.problem());
+    }
+    if (!request.tensorboard_dir.empty() && is_first()) {
+      tensorboard_.emplace(request.tensorboard_dir, display_);
+    }
+    if (!request.trace_file.empty()) begin_trace();
+  }
+
+  /// Nothing: it was asked to stop. All instances are, but one tells of it.
+  std::optional<train::TrainSummary> run() {
+    try {
+      // Held meanwhile, so that the others can still be asked when the training is over.
+      const auto world = World::init();
+      auto summary = train::run_training(request_, sink(), watchers());
+      if (trace_) trace_->write(world);
+      return summary;
+    } catch (const Error& error) {
+      save_trace();
+      if (error.kind() != ErrorKind::Stopped || is_first()) throw;
+      return std::nullopt;
+    }
+  }
+
+ private:
+  bool is_first() const noexcept { return identity_.instance == 0; }
+
+  events::TrainSink& sink() noexcept {
+    if (tensorboard_) return *tensorboard_;
+    return display_;
+  }
+
+  events::Watchers watchers() noexcept {
+    return {.status = &status_, .spans = trace_ ? &trace_->tracks() : nullptr};
+  }
+
+  void begin_trace() {
+    if (!status_.problem().empty()) {
+      throw Error(ErrorKind::Io,
+                  "train: --trace: expected a folder for what is recorded, found none: " +
+                      status_.problem(),
+                  "TMPDIR with a folder that you may write to");
+    }
+    const auto folder = std::filesystem::path(status_.path()).parent_path().string();
+    trace_.emplace(request_.trace_file, folder, identity_);
+  }
+
+  /// What failed is what the user has to hear of, not that there is no trace of it.
+  void save_trace() const noexcept {
+    try {
+      if (trace_) trace_->write_what_is_here();
+    } catch (const std::exception&) {
+    }
+  }
+
+  const train::TrainRequest& request_;
+  topology::Identity identity_;
+  ui::TrainDisplay display_;
+  monitor::StatusPublisher status_;
+  std::optional<monitor::TensorBoardLog> tensorboard_;
+  std::optional<TrainTrace> trace_;
+};
 
 }  // namespace
 
@@ -35,13 +121,12 @@ int train_here(const Invocation& invocation) {
   const auto arguments = parse_train_arguments(invocation.arguments, identity);
   if (!arguments) return 0;
   check_trainer_can_follow(*arguments);
-  const auto summary = run(*arguments, identity);
+  const auto& request = arguments->request;
+  const auto summary = WatchedTraining(request, identity, invocation.environment).run();
   if (!summary) return exit_code(ErrorKind::Stopped);
   if (identity.instance != 0) return 0;
   fmt::print("{}", to_text(*summary));
-  if (!arguments->request.summary_file.empty()) {
-    write_file(arguments->request.summary_file, to_json(*summary));
-  }
+  if (!request.summary_file.empty()) write_file(request.summary_file, to_json(*summary));
   return 0;
 }
 

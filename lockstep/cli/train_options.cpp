@@ -303,6 +303,15 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
   app.add_option("--summary", request.summary_file, "also write the summary as JSON")
       ->type_name("FILE")
       ->group(group);
+  app.add_option("--trace", request.trace_file,
+                 "write what the threads of all instances did, and when, in the end; Perfetto "
+                 "(ui.perfetto.dev) and Chrome show it")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--tensorboard", request.tensorboard_dir,
+                 "write losses and metrics for TensorBoard while training")
+      ->type_name("DIR")
+      ->group(group);
   add_console_options(app, to.launch, group);
   if (to.command != TrainCommand::Plan) return;
   app.add_option("--json", to.json_file, "also write the plan as JSON")

@@ -11,12 +11,24 @@
 namespace lockstep::cli {
 
 /// The options of `lockstep train` that are the launcher's alone, beside `--num-instances`.
-inline constexpr std::array kLauncherOptions{
-    "--bind",           "--transport",    "--stall-timeout",   "--max-restarts",
-    "--shrink",         "--grace-period", "--chaos",           "--only-output-from-instance",
-    "--tag-output",     "--verbose",      "--quiet",           "--host",
-    "--hostfile",       "--launcher",     "--mpi-global-args", "--mpi-local-args",
-    "--host-check-only"};
+inline constexpr std::array kLauncherOptions{"--bind",
+                                             "--transport",
+                                             "--stall-timeout",
+                                             "--max-restarts",
+                                             "--shrink",
+                                             "--grace-period",
+                                             "--chaos",
+                                             "--only-output-from-instance",
+                                             "--tag-output",
+                                             "--verbose",
+                                             "--quiet",
+                                             "--host",
+                                             "--hostfile",
+                                             "--launcher",
+                                             "--mpi-global-args",
+                                             "--mpi-local-args",
+                                             "--host-check-only",
+                                             "--dashboard"};
 
 /// How lockstep-train is started: what it is told, and with which variables.
 struct TrainerStart {

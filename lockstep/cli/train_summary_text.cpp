@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "lockstep/monitor/status/bottleneck.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -33,6 +35,24 @@ std::string shares_text(const train::TimeShares& time) {
   return fmt::format(
       "{:.1f} % waiting for data, {:.1f} % compute, {:.1f} % reduction, {:.1f} % idle",
       100 * time.data, 100 * time.compute, 100 * time.reduce, 100 * time.idle);
+}
+
+/// What holds the training up, in words; nothing where nothing was measured.
+std::string bottleneck_of(const train::TrainSummary& summary) {
+  std::vector<monitor::InstanceTimes> times;
+  for (std::size_t i = 0; i < summary.seconds.size(); ++i) {
+    times.push_back({static_cast<int>(i), summary.seconds[i]});
+  }
+  const auto found =
+      monitor::find_bottleneck(times, {.hosts = summary.hosts,
+                                       .workers = summary.loader_workers,
+                                       .gradient_accumulation = summary.gradient_accumulation});
+  return found ? found->text : std::string();
+}
+
+std::string bottleneck_line(const train::TrainSummary& summary) {
+  const auto text = bottleneck_of(summary);
+  return text.empty() ? text : line("bottleneck", text);
 }
 
 std::string memory_text(const train::TrainSummary& summary) {
@@ -81,6 +101,7 @@ void add_times(const train::TrainSummary& summary, Json& to) {
                 {"compute", summary.time.compute},
                 {"reduce", summary.time.reduce},
                 {"idle", summary.time.idle}};
+  to["bottleneck"] = bottleneck_of(summary);
 }
 
 void add_stages(const train::TrainSummary& summary, Json& to) {
@@ -125,8 +146,8 @@ void add_request(const train::TrainSummary& summary, Json& to) {
 std::string to_text(const train::TrainSummary& summary) {
   return test_lines(summary) +
          line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
-         line("time", shares_text(summary.time)) + line("memory", memory_text(summary)) +
-         checkpoint_line(summary) +
+         line("time", shares_text(summary.time)) + bottleneck_line(summary) +
+         line("memory", memory_text(summary)) + checkpoint_line(summary) +
          line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s)) +
          fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
                      summary.threads_per_device);

@@ -1,0 +1,19 @@
+#include <array>
+
+#include "lockstep/cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array kCommands{
+    Command{"dashboard", "show the jobs of this machine in a browser", dashboard_here},
+    Command{"version", "print the version", version},
+};
+
+}  // namespace
+
+std::span<const Command> dashboard_commands() {
+  return kCommands;
+}
+
+}  // namespace lockstep::cli
