@@ -26,14 +26,14 @@ TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
             "lockstep: expected one of the commands run, train, plan, data, model, diff, bench, "
-            "monitor, doctor, version, "
+            "monitor, dashboard, doctor, version, "
             "found 'rum'\n"
             "  try: lockstep run\n");
 }
 
 TEST(CommandsTest, EveryCommandHasHelp) {
-  for (const auto* command :
-       {"run", "train", "plan", "data", "model", "diff", "bench", "monitor", "doctor", "version"}) {
+  for (const auto* command : {"run", "train", "plan", "data", "model", "diff", "bench", "monitor",
+                              "dashboard", "doctor", "version"}) {
     const auto result = lockstep({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(std::string("Usage: lockstep ") + command));
@@ -72,11 +72,12 @@ TEST(CommandsTest, SaysSoWhenItsOutputCannotBeWritten) {
   }
 }
 
-TEST(LauncherBinaryTest, LinksNeitherTorchNorMpi) {
+TEST(LauncherBinaryTest, LinksNeitherTorchNorMpiNorAWebServer) {
   const auto libraries = run({"ldd", LOCKSTEP_BINARY});
   EXPECT_EQ(libraries.exit_code, 0);
   EXPECT_THAT(libraries.out, Not(HasSubstr("torch")));
   EXPECT_THAT(libraries.out, Not(HasSubstr("mpi")));
+  EXPECT_THAT(libraries.out, Not(HasSubstr("microhttpd")));
   EXPECT_THAT(libraries.out, HasSubstr("libhwloc"));
 }
 

@@ -31,6 +31,7 @@ train::TrainSummary some_summary() {
           .first_step_unix_s = 1000.5,
           .last_step_unix_s = 1243.75,
           .time = {.data = 0.0125, .compute = 0.8, .reduce = 0.125, .idle = 0.0625},
+          .seconds = {{.data = 1.25, .compute = 80, .reduce = 12.5, .idle = 6.25}},
           .stages = {{.forward = 0.25, .backward = 0.75}},
           .memory = {.weights = 1572864, .optimizer = 3145728, .shared = 25165824},
           .private_bytes = 105381888,
@@ -48,6 +49,8 @@ TEST(TrainSummaryTest, EndsWithTheDigestAndWhatItDependsOn) {
             "test loss      0.2500\n"
             "samples/s      1199.8\n"
             "time           1.2 % waiting for data, 80.0 % compute, 12.5 % reduction, 6.2 % idle\n"
+            "bottleneck     reduction-bound: combining gradients and updating weights took 12 % of "
+            "the time; try --gradient-accumulation 4\n"
             "memory         weights 1.5 MiB and optimizer 3.0 MiB, once for the host; 24.0 MiB "
             "shared in all, 100.5 MiB for an instance\n"
             "checkpoints    4: training waited 0.062 s for them, writing took 0.500 s of a CPU\n"
@@ -88,6 +91,7 @@ TEST(TrainSummaryTest, HoldsEveryFieldAsJson) {
     "reduce": 0.125,
     "idle": 0.0625
   },
+  "bottleneck": "reduction-bound: combining gradients and updating weights took 12 % of the time; try --gradient-accumulation 4",
   "stages": [
     {
       "forward_s": 0.25,

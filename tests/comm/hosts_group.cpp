@@ -29,6 +29,13 @@ HostsGroup::HostsGroup(Layout layout, comm::WaitOptions options,
   }
 }
 
+void HostsGroup::slow_down(std::chrono::milliseconds delay) {
+  for (auto& host : hosts_) {
+    links_.push_back(std::make_unique<SlowLink>(host.port, delay));
+    host.port = links_.back()->port();
+  }
+}
+
 std::unique_ptr<comm::Transport> HostsGroup::join(int instance) {
   HostMap map;
   for (std::size_t i = 0; i < layout_.size(); ++i) {

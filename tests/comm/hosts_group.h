@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "lockstep/comm/tcp/socket.h"
 #include "lockstep/comm/transport.h"
 #include "lockstep/topology/identity.h"
+#include "tests/comm/slow_link.h"
 
 namespace lockstep::comm::host {
 class JobMemory;
@@ -29,6 +31,9 @@ class HostsGroup {
   explicit HostsGroup(Layout layout, comm::WaitOptions options = {},
                       std::vector<std::shared_ptr<comm::host::KeptMemory>> kept = {});
 
+  /// Hosts reach each other late from now on: before the first instance joins.
+  void slow_down(std::chrono::milliseconds delay);
+
   int num_instances() const noexcept { return num_instances_; }
   const std::vector<topology::JobHost>& hosts() const noexcept { return hosts_; }
   const comm::tcp::Secret& secret() const noexcept { return secret_; }
@@ -45,6 +50,7 @@ class HostsGroup {
   std::vector<topology::JobHost> hosts_;
   std::vector<UniqueFd> listeners_;
   std::vector<std::shared_ptr<comm::host::JobMemory>> memories_;
+  std::vector<std::unique_ptr<SlowLink>> links_;  // last: they end before listeners do
 };
 
 /// "2x2", "1+3"; "0,2|1,3" where instances of a host are not neighbours.

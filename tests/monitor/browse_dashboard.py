@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Opens the dashboard in Chromium, headless, through chromedriver, and looks at it as a user would.
 
-browse_dashboard.py URL FOLDER
+browse_dashboard.py URL FOLDER             jobs that are not there, as tests/support/fake_job_feed.cpp makes them
+browse_dashboard.py URL FOLDER training    a training of 2 instances with 4 replicas that is under way
 
 Prints a line for each thing that was seen, and ends with the first that was not. Screenshots at two widths go into
 FOLDER. Exit code 77 where Chromium or chromedriver is not installed. Needs nothing but Python: WebDriver is JSON over
@@ -187,13 +188,13 @@ def check_safety(browser, url):
     expect("no error in the console", log == [], log)
 
 
-def check_width(browser, width, folder):
+def check_width(browser, width, folder, name="dashboard"):
     browser.resize(width, 900)
     browser.run("dispatchEvent(new Event('resize'))")
     size = eventually(browser, f"a layout for {width} pixels",
                       f"return innerWidth === {width} && document.documentElement.scrollWidth")
     expect(f"nothing wider than {width} pixels", size <= width, size)
-    browser.screenshot(f"{folder}/dashboard-{width}.png")
+    browser.screenshot(f"{folder}/{name}-{width}.png")
 
 
 def choose_theme(browser, theme):
@@ -220,13 +221,33 @@ def look(browser, url, folder):
     check_safety(browser, url)
 
 
+def look_at_training(browser, url, folder):
+    browser.resize(1280, 900)
+    browser.command("POST", "/url", {"url": url})
+    eventually(browser, "a live page", "return document.getElementById('connection').dataset.state === 'live'")
+    check_curves_move(browser)
+    count = "return document.querySelectorAll('#topology rect.{}').length"
+    numbers = [browser.run(count.format(kind)) for kind in ("host", "instance", "replica", "stage")]
+    expect("1 host, 2 instances, 4 replicas, 4 stages", numbers == [1, 2, 4, 4], numbers)
+    rows = browser.run("return [...document.querySelectorAll('#instances tbody tr')].map(row => row.textContent)")
+    expect("both instances in the table", len(rows) == 2 and all("training" in row for row in rows), rows)
+    words = browser.run("return document.getElementById('bottleneck').textContent")
+    expect("the bottleneck in words", re.match(r"[a-z]+(-bound)?: .*\d+ % of the time", words), words)
+    expect("the start of instances in the event log", browser.run("return document.querySelectorAll('#events li').length") >= 2)
+    choose_theme(browser, "light")
+    check_width(browser, 1280, folder, "training")
+    check_width(browser, 390, folder, "training")
+    check_safety(browser, url)
+
+
 def main():
-    url, folder = sys.argv[1:]
+    url, folder = sys.argv[1:3]
+    look_at = look_at_training if sys.argv[3:] == ["training"] else look
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(profile)
         try:
-            look(browser, url, folder)
+            look_at(browser, url, folder)
         finally:
             browser.close()
 

@@ -16,6 +16,7 @@
 #include "lockstep/monitor/web/access.h"
 #include "tests/monitor/dashboard_process.h"
 #include "tests/monitor/http_client.h"
+#include "tests/monitor/malformed_requests.h"
 #include "tests/support/fake_job_feed.h"
 
 namespace lockstep::monitor {
@@ -239,47 +240,6 @@ TEST_F(DashboardServerTest, EndsAtOnceWithStreamsOpen) {
   EXPECT_TRUE(stream->is_closed_within(5s));
 }
 
-/// One of many ways to send what no browser sends.
-std::string malformed(std::size_t i, std::mt19937& random) {
-  switch (i % 12) {
-    case 0: {
-      std::string bytes(1 + random() % 2000, '\0');
-      for (auto& byte : bytes) byte = static_cast<char>(random());
-      return bytes;
-    }
-    case 1:
-      return "GET /" + std::string(60'000, 'a') + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    case 2: {
-      std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n";
-      for (int n = 0; n < 2000; ++n) request += "X" + std::to_string(n) + ": y\r\n";
-      return request + "\r\n";
-    }
-    case 3:
-      return "GET / HTTP/1.1\r\nHost\0: x\r\nno colon\r\n\r\n"s;
-    case 4:
-      return "GET  HTTP/9.9\r\n\r\n";
-    case 5:
-      return "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
-             "99999999999999999999\r\n\r\nabc";
-    case 6:
-      return "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
-             "chunked\r\n\r\nfffffffff\r\nx";
-    case 7:
-      return "GET / HT";  // and no more
-    case 8:
-      return "";
-    case 9:
-      return "GET / HTTP/1.1\r\nHost: localhost\r\nX: ";  // to which bytes are added
-    case 10: {
-      std::string request;
-      for (int n = 0; n < 50; ++n) request += "GET /chart.js HTTP/1.1\r\nHost: localhost\r\n\r\n";
-      return request;  // whose answers nobody reads
-    }
-    default:
-      return "\r\n\r\n\r\nGET /api/stream HTTP/1.0\r\nHost: [\r\n\r\n";
-  }
-}
-
 long resident_kib(pid_t process) {
   const auto text = read_file("/proc/" + std::to_string(process) + "/status");
   return std::atol(text.c_str() + text.find("VmRSS:") + 6);
@@ -301,7 +261,7 @@ TEST_F(DashboardServerTest, IsNotDisturbedBy10000MalformedOrSlowRequests) {
   std::vector<double> milliseconds;
   for (std::size_t i = 0; i < 10'000; ++i) {
     held.push_back(std::make_unique<RawConnection>(port));
-    held.back()->send(malformed(i, random));
+    held.back()->send(testing::malformed(i, random));
     if (held.size() > 300) held.pop_front();
     held[random() % held.size()]->send("x");
     if (i % 100 != 99) continue;

@@ -13,6 +13,7 @@
 #include "lockstep/base/version.h"
 #include "lockstep/monitor/export/span_recorder.h"
 #include "lockstep/monitor/export/trace_writer.h"
+#include "tests/monitor/trace_format.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/subprocess.h"
@@ -26,7 +27,10 @@ using events::TimedScope;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 using testing::expect_error;
+using testing::expect_format;
+using testing::nanoseconds;
 using testing::ScratchFolder;
+using testing::spans_of;
 
 class TraceTest : public ::testing::Test {
  protected:
@@ -55,56 +59,36 @@ InstanceSpans made_instance(int instance, const std::string& host, const std::st
           .tracks = {{.name = "device 0", .spans = {span}, .lost = 0}}};
 }
 
-std::vector<Json> spans_of(const Json& trace) {
-  std::vector<Json> spans;
-  for (const auto& event : trace["traceEvents"]) {
-    if (event["ph"] == "X") spans.push_back(event);
-  }
-  return spans;
-}
-
-std::int64_t nanoseconds(const Json& microseconds) {
-  return std::llround(microseconds.get<double>() * 1000);
-}
-
-/// Spans of a thread lie within each other or follow each other.
-void expect_nested(const std::vector<Json>& spans) {
-  std::map<std::pair<int, int>, std::vector<std::int64_t>> open;
-  for (const auto& span : spans) {
-    auto& ends = open[{span["pid"].get<int>(), span["tid"].get<int>()}];
-    const auto begin = nanoseconds(span["ts"]);
-    const auto end = begin + nanoseconds(span["dur"]);
-    while (!ends.empty() && ends.back() <= begin) ends.pop_back();
-    if (!ends.empty()) {
-      EXPECT_LE(end, ends.back()) << span;
+TEST(SpanFileTest, IsPackedToBeSentAndReadElsewhere) {
+  auto instance =
+      made_instance(3, "b", "boot", {.kind = SpanKind::Load, .begin = 5, .end = 9, .step = 2});
+  instance.attempt = 1;
+  instance.wall_minus_monotonic = 77;
+  // A ring that is full, and one that is not.
+  instance.tracks.push_back({.name = "loader 0",
+                             .spans = {{.kind = SpanKind::Wait, .begin = 1, .end = 2, .step = 1},
+                                       {.kind = SpanKind::Reduce, .begin = 3, .end = 4, .step = 2}},
+                             .lost = 5});
+  const auto read = read_spans(pack_spans(instance), "packed");
+  EXPECT_EQ(read.instance, 3);
+  EXPECT_EQ(read.attempt, 1);
+  EXPECT_EQ(read.process, 103);
+  EXPECT_EQ(read.host, "b");
+  EXPECT_EQ(read.boot, "boot");
+  EXPECT_EQ(read.wall_minus_monotonic, 77);
+  ASSERT_EQ(read.tracks.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto& [name, spans, lost] = instance.tracks[i];
+    EXPECT_EQ(read.tracks[i].name, name);
+    EXPECT_EQ(read.tracks[i].lost, lost);
+    ASSERT_EQ(read.tracks[i].spans.size(), spans.size());
+    for (std::size_t k = 0; k < spans.size(); ++k) {
+      EXPECT_EQ(read.tracks[i].spans[k].kind, spans[k].kind);
+      EXPECT_EQ(read.tracks[i].spans[k].begin, spans[k].begin);
+      EXPECT_EQ(read.tracks[i].spans[k].end, spans[k].end);
+      EXPECT_EQ(read.tracks[i].spans[k].step, spans[k].step);
     }
-    ends.push_back(end);
   }
-}
-
-/// What the description of the trace-event format demands of the kinds of events that we write.
-void expect_format(const Json& trace) {
-  ASSERT_TRUE(trace["traceEvents"].is_array());
-  std::set<std::pair<int, int>> named_threads;
-  std::set<int> named_processes;
-  double last = 0;
-  for (const auto& event : trace["traceEvents"]) {
-    ASSERT_TRUE(event["pid"].is_number_integer() && event["tid"].is_number_integer()) << event;
-    const std::pair row{event["pid"].get<int>(), event["tid"].get<int>()};
-    if (event["ph"] == "M") {
-      if (event["name"] == "thread_name") named_threads.insert(row);
-      if (event["name"] == "process_name") named_processes.insert(row.first);
-      EXPECT_TRUE(event["args"].is_object()) << event;
-      continue;
-    }
-    ASSERT_EQ(event["ph"], "X") << event;
-    EXPECT_TRUE(event["name"].is_string() && event["cat"].is_string()) << event;
-    EXPECT_GE(event["dur"].get<double>(), 0) << event;
-    EXPECT_GE(event["ts"].get<double>(), last) << event;
-    EXPECT_TRUE(named_threads.contains(row) && named_processes.contains(row.first)) << event;
-    last = event["ts"].get<double>();
-  }
-  expect_nested(spans_of(trace));
 }
 
 TEST_F(TraceTest, WritesASpanAsTheFormatHasIt) {

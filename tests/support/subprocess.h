@@ -45,6 +45,7 @@ class Subprocess {
 
   /// What has been read so far.
   const std::string& out() const { return finished_.out; }
+  const std::string& err() const { return finished_.err; }
 
   /// Types on the terminal: "\x03" is Ctrl-C.
   void type(const std::string& keys) const;
