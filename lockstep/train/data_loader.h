@@ -80,7 +80,6 @@ class DataLoader {
   int workers() const noexcept { return loader_.workers(); }
   /// Micro-batches that are filled or in use at the same time.
   int buffers() const noexcept { return buffers_; }
-  int workers() const noexcept { return loader_.workers(); }
   /// Stands at the first micro-batch of an iteration then, or of a later step of it.
   data::Loader& micro_batches(const Iteration& iteration, std::int64_t first_step = 0);
   /// Among those that were made with the same options.

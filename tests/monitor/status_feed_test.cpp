@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "lockstep/base/file.h"
 #include "lockstep/launch/start/run_directory.h"
@@ -47,7 +48,7 @@ class StatusFeedTest : public ::testing::Test {
   }
 
   testing::ScratchFolder scratch_;
-  topology::Environment environment_{{{"TMPDIR", scratch_.path()}}};
+  topology::Environment environment_ = topology::Environment({{"TMPDIR", scratch_.path()}});
   std::optional<launch::RunDirectory> folder_;
 };
 
