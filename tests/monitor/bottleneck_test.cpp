@@ -8,6 +8,7 @@
 namespace lockstep::monitor {
 namespace {
 
+using events::PhaseSeconds;
 using Kind = Bottleneck::Kind;
 
 /// Seconds of each instance, numbered from 0.

@@ -28,6 +28,7 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 using testing::expect_error;
 using testing::expect_format;
+using testing::expect_nested;
 using testing::nanoseconds;
 using testing::ScratchFolder;
 using testing::spans_of;
