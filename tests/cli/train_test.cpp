@@ -60,7 +60,7 @@ std::string shape_of_output(const std::string& tag, const std::string& iteration
          tag + "samples/s      [0-9]+\\.[0-9]\n" +                                             //
          tag + "time           " + number + " % waiting for data, " + number + " % compute, " +
          number + " % reduction, " + number + " % idle\n" +         //
-         tag + "bottleneck     [a-z]+(-bound)?: [^\n]+\n" +           //
+         tag + "bottleneck     [a-z]+(-bound)?: [^\n]+\n" +         //
          tag + "memory         weights [^\n]+ for an instance\n" +  //
          tag + "first step     after [0-9]+\\.[0-9]{2} s\n" + tag +
          "weights: [0-9a-f]{16}  \\(R=8 T=[0-9]+\\)\n";
