@@ -28,6 +28,16 @@ __device__ std::int64_t partial_at(const Deal& deal, std::int64_t group, int par
   return (group * deal.parts + part) * 2 * deal.channels + channel;
 }
 
+/// Of the channel that the calling thread has, if it has one.
+template <int kCount>
+__device__ void write_partial(const Deal& deal, const StreamTile<kCount>& tile, float first,
+                              float second, float* partials) {
+  if (!tile.owns_channel()) return;
+  const auto at = partial_at(deal, tile.group(), tile.part(), tile.owned_channel());
+  partials[at] = first;
+  partials[at + deal.channels] = second;
+}
+
 template <int kCount, typename T>
 __device__ void load_packets(const T* from, const StreamTile<kCount>& tile, int chunk,
                              Packet<T, kCount> (&packets)[kPackets]) {
@@ -51,10 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     merge(moments_of(x, tile.count(chunk)), moments);
   }
   const auto block = merge_block(tile.lanes(), moments, shared);
-  if (!tile.owns_channel()) return;
-  const auto at = partial_at(work.deal, tile.group(), tile.part(), tile.owned_channel());
-  partials[at] = block.mean;
-  partials[at + work.deal.channels] = block.squares;
+  write_partial(work.deal, tile, block.mean, block.squares, partials);
 }
 
 /// One thread per group and channel.
@@ -131,12 +138,11 @@ __device__ void load_gradients(const BackwardWork<T>& work, const StreamTile<kCo
                                int chunk, const Normalization<kCount>& normalization,
                                Packet<T, kCount> (&x)[kPackets],
                                Packet<T, kCount> (&gradient)[kPackets]) {
-  constexpr bool kHasMarks = gate == NormGate::Output || gate == NormGate::Marks;
   Packet<T, kCount> second[kPackets];
   unsigned marks[kPackets];
   load_packets(work.x, tile, chunk, x);
   load_packets(work.dy, tile, chunk, gradient);
-  if constexpr (kHasMarks) {
+  if constexpr (reads_marks(gate)) {
     const int count = tile.count(chunk);
 #pragma unroll
     for (int i = 0; i < kPackets; ++i) {
@@ -151,7 +157,7 @@ __device__ void load_gradients(const BackwardWork<T>& work, const StreamTile<kCo
 #pragma unroll
   for (int i = 0; i < kPackets; ++i) {
     if (gate == NormGate::Input) pass_input_gate(normalization, x[i], gradient[i]);
-    if (kHasMarks) pass_marks(marks[i], gradient[i]);
+    if (reads_marks(gate)) pass_marks(marks[i], gradient[i]);
   }
 }
 
@@ -194,10 +200,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   const auto block = merge_block(tile.lanes(), sums, shared);
-  if (!tile.owns_channel()) return;
-  const auto at = partial_at(work.deal, tile.group(), tile.part(), tile.owned_channel());
-  partials[at] = block.first;
-  partials[at + work.deal.channels] = block.second;
+  write_partial(work.deal, tile, block.first, block.second, partials);
 }
 
 /// One thread per group and channel.

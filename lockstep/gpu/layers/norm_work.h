@@ -15,6 +15,11 @@ enum class NormGate : std::uint8_t {
   Marks,   ///< the same, by its marks
 };
 
+/// Whether a pass is told for each number, by a bit of it or by y.
+constexpr bool reads_marks(NormGate gate) {
+  return gate == NormGate::Output || gate == NormGate::Marks;
+}
+
 inline NormGate gate_of(const NormBackward& call) {
   if (call.activation == NormActivation::None) return NormGate::Open;
   if (call.marks != nullptr) return NormGate::Marks;

@@ -44,7 +44,6 @@ __device__ void join_chunk(const BackwardWork<T>& work, const Tile& tile, int ch
                            Slots<T, kThreads, kPackets>& gradient) {
   constexpr int kCount = kWide<T>;
   constexpr int kSome = 2;
-  constexpr bool kHasMarks = gate == NormGate::Output || gate == NormGate::Marks;
   const int count = tile.count(chunk);
   const bool has_second = work.second_dy != nullptr;
 #pragma unroll
@@ -56,7 +55,7 @@ __device__ void join_chunk(const BackwardWork<T>& work, const Tile& tile, int ch
       const bool is_there = first + i < count;
       const auto at = tile.offset(chunk, first + i);
       second[i] = zeros<T, kCount>();
-      if constexpr (kHasMarks) {
+      if constexpr (reads_marks(gate)) {
         if (is_there) marks[i] = load_marks<gate, kCount>(work, at);
       }
       if (has_second && is_there) {
@@ -68,7 +67,7 @@ __device__ void join_chunk(const BackwardWork<T>& work, const Tile& tile, int ch
     for (int i = 0; i < kSome; ++i) {
       auto passed = gradient.read(first + i);
       if (has_second) passed = join(passed, second[i]);
-      if (kHasMarks) pass_marks(marks[i], passed);
+      if (reads_marks(gate)) pass_marks(marks[i], passed);
       gradient.write(first + i, passed);
     }
   }
@@ -202,8 +201,7 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kThreads, kPackets))
   const Tile<kCount, kThreads, kPackets> tile(work.deal);
   Slots<T, kThreads, kPackets> gradient(slot_memory);
   const int lane = (static_cast<int>(threadIdx.x) & (tile.lanes() - 1)) * kCount;
-  const bool joins =
-      gate == NormGate::Output || gate == NormGate::Marks || work.second_dy != nullptr;
+  const bool joins = reads_marks(gate) || work.second_dy != nullptr;
   if (work.deal.parts > 1) arrive_at_cluster();
 
   Packet<T, kCount> x[kPackets];
