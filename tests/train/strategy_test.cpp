@@ -248,6 +248,56 @@ TEST(StrategyTest, BuffersBecomeTheMeanAndThoseThatNobodyChangedStay) {
   });
 }
 
+/// x goes through the same matrix twice, and through one that stays as it is.
+struct TiedNetImpl : torch::nn::Module {
+  TiedNetImpl() {
+    first = register_module("first", torch::nn::Linear(torch::nn::LinearOptions(2, 2).bias(false)));
+    second =
+        register_module("second", torch::nn::Linear(torch::nn::LinearOptions(2, 2).bias(false)));
+    second->weight.set_data(first->weight);
+    fixed = register_module("fixed", torch::nn::Linear(2, 2));
+    for (auto& parameter : fixed->parameters()) parameter.set_requires_grad(false);
+  }
+  at::Tensor forward(const at::Tensor& x) { return fixed(second(first(x))); }
+  torch::nn::Linear first{nullptr}, second{nullptr}, fixed{nullptr};
+};
+
+TEST(StrategyTest, WhatIsTiedStaysTiedAndWhatIsFrozenStays) {
+  run_job(2, 4, [](const Options& options) {
+    const DistributedStrategy strategy(options);
+    const auto scope = strategy.scope();
+    const auto net = scope.module([] { return std::make_shared<TiedNetImpl>(); });
+    auto optimizer = scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.1), net);
+    EXPECT_EQ(optimizer.optimizer().param_groups().front().params().size(), 1U);
+    const auto before = net.module()->first->weight.detach().clone();
+    const auto fixed = net.module()->fixed->weight.detach().clone();
+    strategy.run([&](const ReplicaContext& replica) {
+      net[replica].forward(torch::ones({3, 2})).sum().backward();
+    });
+    optimizer.step();
+    strategy.run([&](const ReplicaContext& replica) {
+      auto& here = net[replica];
+      EXPECT_FALSE(here.first->weight.equal(before));
+      EXPECT_EQ(here.first->weight.data_ptr(), here.second->weight.data_ptr());
+      expect_same_bits(here.fixed->weight, fixed);
+      EXPECT_FALSE(here.first->weight.grad().defined());
+    });
+  });
+}
+
+TEST(StrategyTest, RefusesASparseGradient) {
+  const LocalStrategy strategy(alone(2));
+  const auto scope = strategy.scope();
+  const auto net = scope.module(
+      [] { return torch::nn::Embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true)); });
+  auto optimizer = scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.1), net);
+  strategy.run([&](const ReplicaContext& replica) {
+    net[replica].forward(torch::tensor({1, 2})).sum().backward();
+  });
+  expect_error([&] { optimizer.step(); }, ErrorKind::Options,
+               "the gradient of 'weight' is sparse, and only dense ones are combined");
+}
+
 TEST(StrategyTest, AValueKeptPerReplicaIsReducedWhenItIsRead) {
   run_job(2, 3, [](const Options& options) {
     const DistributedStrategy strategy(options);
