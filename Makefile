@@ -127,6 +127,12 @@ check: packages-build packages-test packages-check
 	@cmake --preset tidy >/dev/null
 	cmake --build --preset tidy -j $(JOBS)
 
+## make docs        what the headers promise to programs, as pages in build/docs/html
+.PHONY: docs
+docs: packages-docs
+	@mkdir -p build/docs
+	doxygen docs/Doxyfile
+
 ## make format      format every source
 .PHONY: format
 format: packages-check
@@ -137,6 +143,6 @@ format: packages-check
 clean:
 	rm -rf build
 
-.PHONY: packages-build packages-demo packages-test packages-hosts packages-check packages-fuzz
-packages-build packages-demo packages-test packages-hosts packages-check packages-fuzz: packages-%:
+.PHONY: packages-build packages-demo packages-test packages-hosts packages-check packages-docs packages-fuzz
+packages-build packages-demo packages-test packages-hosts packages-check packages-docs packages-fuzz: packages-%:
 	@tools/install-packages $*

@@ -13,9 +13,14 @@
 #include "lockstep/data/sets/catalog.h"
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/ui/progress.h"
+#include "lockstep/ui/standard_output.h"
+#include "lockstep/ui/train_display.h"
 
 #ifdef LOCKSTEP_WITH_TRAINING  // whoever links lockstep::train
+#include "lockstep/nn/script/script_model.h"
 #include "lockstep/nn/zoo/resnet.h"
 #include "lockstep/nn/zoo/zoo.h"
+#include "lockstep/train/strategy.h"
+#include "lockstep/train/trainer.h"
 #include "lockstep/train/training_model.h"
 #endif

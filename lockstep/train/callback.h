@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/events/train_events.h"
+#include "lockstep/train/history.h"
+
+namespace lockstep {
+
+/// Something that takes part in a training: override what you need. Called on every instance, alike
+/// and in the order in which callbacks were added, by one thread at a time: the one that calls
+/// `fit`, and for the batches of a validation any. What one throws ends the training.
+///
+/// A job that was started again walks through `fit` once more, from the epoch that was under way:
+/// whoever decides something decides it from the history alone.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+
+  /// Before the model is made: what is set here is what it is trained with.
+  virtual void prepare(Options& options);
+  virtual void on_epoch_begin(int epoch, std::int64_t iterations);
+  /// After each call of `TrainingModel::step` that has computed something; counted from 1.
+  virtual void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result);
+  /// After the training of an epoch, before its validation.
+  virtual void on_epoch_trained(int epoch, const StepResult& result);
+  virtual void on_validation_begin(int epoch, std::int64_t local_batches);
+  virtual void on_validation_batch(std::int64_t done);
+  virtual void on_validated(int epoch, const StepResult& result);
+  /// After an epoch and its validation. False: the training ends here.
+  virtual bool goes_on(const History& history);
+};
+
+using CallbackPtr = std::shared_ptr<Callback>;
+
+/// Which way a metric gets better.
+enum class Goal : std::uint8_t { Least, Greatest };
+
+struct EarlyStopOptions {
+  std::string metric = "loss";  ///< of the validation, or where there is none of the training
+  Goal goal = Goal::Least;
+  int patience = 0;      ///< epochs without a better value that are borne
+  double min_delta = 0;  ///< a value has to be better by more than this
+};
+
+namespace callbacks {
+
+/// Takes checkpoints, as `Options::checkpoints` says, and goes on from the newest where there is
+/// one.
+CallbackPtr checkpoint(CheckpointOptions options);
+
+/// How the learning rate changes over a training of so many epochs. It is known from the beginning,
+/// so that a training goes on as it would have gone.
+CallbackPtr learning_rate(const Schedule& schedule, int epochs);
+
+/// Ends the training when a metric gets no better. Epochs count that this job has made; where it
+/// goes on from a checkpoint of another, those from there on.
+///
+/// Errors: `Options` for numbers that cannot be meant; from `Trainer::fit`, for a metric that there
+/// is not.
+CallbackPtr early_stop(const EarlyStopOptions& options = {});
+
+/// Tells a sink of what happens, on instance 0: `ui::TrainDisplay` shows it. The sink outlives it.
+CallbackPtr log(events::TrainSink& sink);
+
+}  // namespace callbacks
+}  // namespace lockstep

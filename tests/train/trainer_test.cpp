@@ -1,0 +1,362 @@
+#include "lockstep/train/trainer.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "tests/nn/tensors.h"
+#include "tests/support/errors.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/train/jobs.h"
+
+namespace lockstep {
+namespace {
+
+using testing::alone;
+using ::testing::ElementsAre;
+using testing::expect_error;
+using testing::expect_same_bits;
+using testing::regression;
+using testing::regression_task;
+using testing::RestartedJob;
+using testing::run_job;
+using testing::small_net;
+
+constexpr int kEpochs = 4;
+constexpr int kReplicas = 2;
+
+DataLoader train_loader(const Options& options) {
+  return {options, regression(48, 6, 3).set(), {.batch_size = 4, .shuffle = true}};
+}
+
+EvaluationLoader test_loader(const Options& options) {
+  return {options, regression(30, 6, 3).set(), {.batch_size = 7}};
+}
+
+Trainer trainer_of(const Options& options, double lr = 0.05) {
+  return {small_net(), options, SGD({.lr = lr, .momentum = 0.9}), regression_task()};
+}
+
+std::vector<double> validation_losses(const History& history) {
+  std::vector<double> losses;
+  for (const auto& epoch : history.epochs) losses.push_back(value_of(epoch, "loss"));
+  return losses;
+}
+
+/// The loop that a trainer saves its user.
+std::string digest_of_loop(const Options& options) {
+  auto loader = train_loader(options);
+  TrainingModel model(small_net(), options, SGD({.lr = 0.05, .momentum = 0.9}), regression_task());
+  for ([[maybe_unused]] const int epoch : model.epochs(kEpochs)) {
+    for (auto& iteration : loader) model.step(iteration);
+  }
+  return model.digest();
+}
+
+TEST(TrainerTest, FitsToTheBitsOfTheLoopOnAnyNumberOfInstances) {
+  std::string expected;
+  run_job(1, kReplicas, [&](const Options& options) { expected = digest_of_loop(options); });
+  for (const int instances : {1, 2}) {
+    run_job(instances, kReplicas, [&](const Options& options) {
+      auto loader = train_loader(options);
+      auto test = test_loader(options);
+      auto trainer = trainer_of(options);
+      const auto history = trainer.fit(loader, {.epochs = kEpochs, .validation = &test});
+      EXPECT_EQ(trainer.model().digest(), expected) << instances;
+      ASSERT_EQ(history.epochs.size(), 4U);
+      EXPECT_EQ(history.epochs.back().epoch, kEpochs);
+      EXPECT_FALSE(history.stopped_early);
+      EXPECT_LT(history.epochs.back().training.loss, history.epochs.front().training.loss);
+      EXPECT_EQ(history.epochs.back().validation->loss, trainer.evaluate(test).loss);
+    });
+  }
+}
+
+TEST(TrainerTest, FitsAgainForAsManyEpochsMore) {
+  const auto options = alone(kReplicas);
+  auto loader = train_loader(options);
+  auto trainer = trainer_of(options);
+  EXPECT_EQ(trainer.fit(loader, {.epochs = 3}).epochs.size(), 3U);
+  EXPECT_EQ(trainer.fit(loader).epochs.size(), 1U);
+  EXPECT_TRUE(trainer.fit(loader, {.epochs = 0}).epochs.empty());
+  EXPECT_EQ(trainer.model().digest(), digest_of_loop(alone(kReplicas)));
+}
+
+TEST(TrainerTest, TakesWhateverATrainingModelTakes) {
+  const auto digest = [](auto module) {
+    const auto options = alone(kReplicas).seed(7);
+    auto loader = train_loader(options);
+    Trainer trainer(std::move(module), options, SGD({.lr = 0.05}), regression_task());
+    trainer.fit(loader);
+    return trainer.model().digest();
+  };
+  const auto expected = digest(small_net());
+  EXPECT_EQ(digest([] { return std::make_shared<testing::SmallNetImpl>(6, 8, 3); }), expected);
+  EXPECT_EQ(digest(nn::model_of(small_net())), expected);
+}
+
+TEST(TrainerTest, PredictsWithTheTrainedWeights) {
+  const auto options = alone();
+  auto loader = train_loader(options);
+  const auto module = small_net();
+  const auto x = regression(48, 6, 3).x;
+  at::Tensor predicted;
+  {
+    Trainer trainer(module, options, SGD({.lr = 0.05}), regression_task());
+    const auto before = trainer.predict(x).clone();
+    trainer.fit(loader);
+    predicted = trainer.predict(x).clone();
+    EXPECT_FALSE(before.equal(predicted));
+  }
+  testing::expect_close(predicted, module->forward(x), 1e-5);
+}
+
+TEST(TrainerTest, StopsWhereAMetricGetsNoBetter) {
+  const auto options = alone(kReplicas);
+  auto loader = train_loader(options);
+  auto test = test_loader(options);
+  auto trainer = trainer_of(options, 1e-9);  // which learns next to nothing
+  trainer.add(callbacks::early_stop({.patience = 2, .min_delta = 0.01}));
+  const auto history = trainer.fit(loader, {.epochs = 20, .validation = &test});
+  EXPECT_TRUE(history.stopped_early);
+  EXPECT_EQ(history.epochs.size(), 4U) << "the first is the best, and three more are no better";
+  EXPECT_EQ(trainer.model().steps(), 4 * loader.steps_per_epoch());
+}
+
+/// The history of a metric "m" that has these values in turn.
+History history_of(const std::vector<double>& values) {
+  History history;
+  for (const auto value : values) {
+    EpochResult result{.epoch = static_cast<int>(history.epochs.size()) + 1, .training = {}};
+    result.training.metrics = {{"m", value}};
+    history.epochs.push_back(result);
+  }
+  return history;
+}
+
+TEST(TrainerTest, CountsEpochsSinceTheBest) {
+  const auto stop = callbacks::early_stop({.metric = "m", .goal = Goal::Greatest, .patience = 1});
+  EXPECT_TRUE(stop->goes_on(history_of({1})));
+  EXPECT_TRUE(stop->goes_on(history_of({1, 0})));
+  EXPECT_FALSE(stop->goes_on(history_of({1, 0, 1}))) << "as good is no better";
+  EXPECT_TRUE(stop->goes_on(history_of({1, 0, 2})));
+  EXPECT_TRUE(stop->goes_on(history_of({1, 0, 2, 1})));
+  EXPECT_FALSE(stop->goes_on(history_of({1, 0, 2, 1, 1.5})));
+  const auto least = callbacks::early_stop({.metric = "m", .min_delta = 0.5});
+  EXPECT_TRUE(least->goes_on(history_of({3, 2})));
+  EXPECT_FALSE(least->goes_on(history_of({3, 2, 1.6})));
+  expect_error([&] { least->goes_on(History{{{.epoch = 1, .training = {}}}}); }, ErrorKind::Options,
+               "expected one of the metrics loss, found 'm'");
+}
+
+TEST(TrainerTest, ALearningRateFollowsItsSchedule) {
+  const auto digest = [](bool by_callback) {
+    auto options = alone(kReplicas);
+    const Schedule schedule{.kind = ScheduleKind::Linear};
+    if (!by_callback) options.schedule(schedule, kEpochs);
+    auto loader = train_loader(options);
+    auto trainer = trainer_of(options);
+    if (by_callback) trainer.add(callbacks::learning_rate(schedule, kEpochs));
+    trainer.fit(loader, {.epochs = kEpochs});
+    return trainer.model().digest();
+  };
+  EXPECT_EQ(digest(true), digest(false));
+  EXPECT_NE(digest(true), digest_of_loop(alone(kReplicas)));
+}
+
+TEST(TrainerTest, GoesOnFromACheckpointWithTheSameBits) {
+  const testing::ScratchFolder folder;
+  const auto expected = digest_of_loop(alone(kReplicas));
+  const auto fit = [&](int epochs) {
+    const auto options = alone(kReplicas);
+    auto loader = train_loader(options);
+    auto trainer = trainer_of(options);
+    trainer.add(callbacks::checkpoint({.folder = folder.path() + "/run", .every = "1 epoch"}));
+    trainer.model().tell([](const std::string&) {});
+    const auto history = trainer.fit(loader, {.epochs = epochs});
+    trainer.model().checkpoint();
+    return std::pair(trainer.model().digest(), history.epochs.size());
+  };
+  EXPECT_EQ(fit(2).second, 2U);
+  const auto [digest, epochs] = fit(kEpochs);
+  EXPECT_EQ(digest, expected);
+  EXPECT_EQ(epochs, 2U) << "of the two before, another job knew";
+}
+
+/// Remembers what it was told, and throws where it is asked to.
+class Recorder : public Callback {
+ public:
+  explicit Recorder(int crash_in_epoch = 0) : crash_in_epoch_(crash_in_epoch) {}
+  void on_epoch_begin(int epoch, std::int64_t iterations) override {
+    heard.push_back(fmt::format("epoch {} of {}", epoch, iterations));
+  }
+  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& /*result*/) override {
+    if (epoch == crash_in_epoch_ && iteration == 2) throw Error(ErrorKind::Bug, "crashed");
+    last_iteration = iteration;
+  }
+  void on_epoch_trained(int epoch, const StepResult& /*result*/) override {
+    heard.push_back(fmt::format("trained {} in {}", epoch, last_iteration));
+  }
+  void on_validation_begin(int epoch, std::int64_t local_batches) override {
+    heard.push_back(fmt::format("validating {}", local_batches));
+    validated.push_back(epoch);
+  }
+  void on_validated(int epoch, const StepResult& /*result*/) override {
+    heard.push_back(fmt::format("validated {}", epoch));
+  }
+  bool goes_on(const History& history) override {
+    heard.push_back(fmt::format("history of {}", history.epochs.size()));
+    return true;
+  }
+
+  std::vector<std::string> heard;
+  std::vector<int> validated;
+  std::int64_t last_iteration = 0;
+
+ private:
+  int crash_in_epoch_;
+};
+
+TEST(TrainerTest, TellsCallbacksWhatHappens) {
+  const auto options = alone(kReplicas);
+  auto loader = train_loader(options);
+  auto test = test_loader(options);
+  auto trainer = trainer_of(options);
+  const auto recorder = std::make_shared<Recorder>();
+  trainer.add(recorder);
+  trainer.fit(loader, {.epochs = 1, .validation = &test});
+  EXPECT_THAT(recorder->heard, ElementsAre("epoch 1 of 6", "trained 1 in 6", "validating 5",
+                                           "validated 1", "history of 1"));
+}
+
+/// A fit that stops early, and what it came to, on instance 0.
+struct Fitted {
+  std::vector<double> losses;
+  std::string digest;
+  std::vector<int> validated;
+};
+
+Fitted fit_with_early_stop(const Options& options, int crash_in_epoch) {
+  auto loader = train_loader(options);
+  auto test = test_loader(options);
+  auto trainer = trainer_of(options, 0.4);  // which overshoots after a while
+  const auto recorder = std::make_shared<Recorder>(crash_in_epoch);
+  trainer.add(callbacks::early_stop({.patience = 1})).add(recorder);
+  trainer.model().tell([](const std::string&) {});
+  const auto history = trainer.fit(loader, {.epochs = 30, .validation = &test});
+  EXPECT_TRUE(history.stopped_early);
+  return {validation_losses(history), trainer.model().digest(), recorder->validated};
+}
+
+TEST(TrainerTest, AJobThatCrashedDecidesAsOneThatDidNot) {
+  Fitted expected;
+  run_job(1, kReplicas,
+          [&](const Options& options) { expected = fit_with_early_stop(options, 0); });
+  const auto epochs = static_cast<int>(expected.losses.size());
+  ASSERT_GE(epochs, 3) << "what an earlier attempt found has to count";
+  RestartedJob job;
+  for (const int crash_in : {2, epochs}) {
+    job.failed_attempt(ErrorKind::Bug, 2, kReplicas,
+                       [&](const Options& options) { fit_with_early_stop(options, crash_in); });
+  }
+  job.attempt(1, kReplicas, [&](const Options& options) {
+    const auto found = fit_with_early_stop(options, 0);
+    EXPECT_EQ(found.losses, expected.losses);
+    EXPECT_EQ(found.digest, expected.digest);
+    EXPECT_THAT(found.validated, ElementsAre(epochs)) << "the others were known";
+  });
+}
+
+TEST(TrainerTest, ASecondFitIsWalkedToAgain) {
+  const auto two_fits = [](const Options& options, int crash_in_epoch) {
+    auto loader = train_loader(options);
+    auto test = test_loader(options);
+    auto trainer = trainer_of(options);
+    const auto recorder = std::make_shared<Recorder>(crash_in_epoch);
+    trainer.add(recorder);
+    trainer.model().tell([](const std::string&) {});
+    auto losses = validation_losses(trainer.fit(loader, {.epochs = 2, .validation = &test}));
+    for (const auto loss :
+         validation_losses(trainer.fit(loader, {.epochs = 3, .validation = &test}))) {
+      losses.push_back(loss);
+    }
+    return Fitted{losses, trainer.model().digest(), recorder->validated};
+  };
+  Fitted expected;
+  run_job(1, kReplicas, [&](const Options& options) { expected = two_fits(options, 0); });
+  RestartedJob job;
+  job.failed_attempt(ErrorKind::Bug, 2, kReplicas,
+                     [&](const Options& options) { two_fits(options, 3); });
+  job.attempt(2, kReplicas, [&](const Options& options) {
+    const auto found = two_fits(options, 0);
+    EXPECT_EQ(found.losses, expected.losses);
+    EXPECT_EQ(found.digest, expected.digest);
+    EXPECT_THAT(found.validated, ElementsAre(3)) << "the others were known";
+  });
+}
+
+/// Writes a word for each event.
+class WordSink : public events::TrainSink {
+ public:
+  void on(const events::Preparing&) override { words += "prepare "; }
+  void on(const events::EpochBegan& event) override {
+    words += fmt::format("began:{}/{} ", event.epoch, event.iterations);
+  }
+  void on(const events::IterationDone& event) override {
+    words += fmt::format("done:{} ", event.iteration);
+  }
+  void on(const events::EpochDone& event) override {
+    words += fmt::format("epoch:{} ", event.epoch);
+  }
+  void on(const events::EvaluationBegan& event) override {
+    words += fmt::format("test:{} ", event.batches);
+  }
+  void on(const events::EvaluationAdvanced&) override { words += "."; }
+  void on(const events::EvaluationDone& event) override {
+    words += fmt::format(" tested:{}", event.epoch);
+  }
+  void on(const events::Notice&) override { words += "notice "; }
+
+  std::string words;
+};
+
+TEST(TrainerTest, LogsToASinkOnInstance0) {
+  run_job(2, kReplicas, [](const Options& options) {
+    WordSink sink;
+    auto loader = train_loader(options);
+    auto test = test_loader(options);
+    auto trainer = trainer_of(options);
+    trainer.add(callbacks::log(sink));
+    trainer.fit(loader, {.validation = &test});
+    EXPECT_EQ(sink.words, options.world().instance() == 0
+                              ? "began:1/6 done:1 done:2 done:3 done:4 done:5 done:6 epoch:1 "
+                                "test:3 ... tested:1"
+                              : "");
+  });
+}
+
+TEST(TrainerTest, RefusesWhatCannotBeMeant) {
+  const auto options = alone(kReplicas);
+  auto loader = train_loader(options);
+  auto trainer = trainer_of(options);
+  expect_error([&] { trainer.fit(loader, {.epochs = -1}); }, ErrorKind::Options,
+               "Trainer::fit: expected 0 epochs or more, found -1");
+  expect_error([&] { trainer.add(nullptr); }, ErrorKind::Options,
+               "expected a callback, found a null pointer");
+  expect_error([] { callbacks::early_stop({.patience = -1}); }, ErrorKind::Options,
+               "expected a patience and a min_delta of 0 or more, found -1 and 0");
+  trainer.model();
+  expect_error([&] { trainer.add(callbacks::early_stop()); }, ErrorKind::Options,
+               "add all callbacks before the first fit, evaluate, predict or model");
+  auto other = trainer_of(options);
+  other.add(callbacks::early_stop({.metric = "acc"}));
+  expect_error([&] { other.fit(loader); }, ErrorKind::Options,
+               "expected one of the metrics loss, found 'acc'");
+}
+
+}  // namespace
+}  // namespace lockstep
