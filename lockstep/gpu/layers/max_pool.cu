@@ -10,12 +10,6 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-/// Places of the numbers of a packet, which are read and written at once.
-template <int kCount>
-struct alignas(kCount) Places {
-  std::uint8_t of[kCount];
-};
-
 /// Where a thread works: a pixel, and the first of some channels of it.
 struct Site {
   std::int64_t sample;
@@ -24,24 +18,13 @@ struct Site {
   int channel;
 };
 
-/// A chip divides numbers of 32 bits several times as fast as those of 64.
-template <int kCount, typename Index>
-__device__ Site site_in(Index index, Index height, Index width, Index packets) {
-  const auto pixel = index / packets;
-  const auto line = pixel / width;
-  return {static_cast<std::int64_t>(line / height), static_cast<int>(line % height),
-          static_cast<int>(pixel % width), static_cast<int>(index % packets) * kCount};
-}
-
 template <int kCount>
 __device__ Site site_of(std::int64_t index, int height, int width, int channels) {
-  const auto packets = static_cast<unsigned>(channels / kCount);
-  if (index <= std::int64_t{0xffffffff}) {
-    return site_in<kCount>(static_cast<unsigned>(index), static_cast<unsigned>(height),
-                           static_cast<unsigned>(width), packets);
-  }
-  return site_in<kCount>(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(height),
-                         static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(packets));
+  const int packets = channels / kCount;
+  const auto pixel = index / packets;
+  const auto line = pixel / width;
+  return {line / height, static_cast<int>(line % height), static_cast<int>(pixel % width),
+          static_cast<int>(index % packets) * kCount};
 }
 
 template <typename T, int kCount>
@@ -58,11 +41,11 @@ __global__ void pool(MaxPoolForward call, std::int64_t count) {
   const int top = site.row * static_cast<int>(shape.stride) - static_cast<int>(shape.padding);
   const int left = site.column * static_cast<int>(shape.stride) - static_cast<int>(shape.padding);
   float largest[kCount];
-  Places<kCount> places;
+  std::uint8_t places[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     largest[i] = -INFINITY;
-    places.of[i] = static_cast<std::uint8_t>(max(0, -top) * kernel + max(0, -left));
+    places[i] = static_cast<std::uint8_t>(max(0, -top) * kernel + max(0, -left));
   }
   for (int i = max(0, -top); i < kernel && top + i < height; ++i) {
     for (int j = max(0, -left); j < kernel && left + j < width; ++j) {
@@ -75,14 +58,15 @@ __global__ void pool(MaxPoolForward call, std::int64_t count) {
       for (int k = 0; k < kCount; ++k) {
         if (values[k] > largest[k] || isnan(values[k])) {
           largest[k] = values[k];
-          places.of[k] = static_cast<std::uint8_t>(i * kernel + j);
+          places[k] = static_cast<std::uint8_t>(i * kernel + j);
         }
       }
     }
   }
   const auto at = index * kCount;
   store_packet(pack<T, kCount>(largest), static_cast<T*>(call.y) + at);
-  *reinterpret_cast<Places<kCount>*>(call.places + at) = places;
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) call.places[at + k] = places[k];
 }
 
 /// The windows over a row or column: [first, last].
@@ -121,12 +105,11 @@ __global__ void spread(MaxPoolBackward call, std::int64_t count) {
       const auto mine = static_cast<std::uint8_t>(i * static_cast<int>(shape.kernel) + j);
       const auto at =
           ((site.sample * out_height + row) * out_width + column) * channels + site.channel;
-      const auto places = *reinterpret_cast<const Places<kCount>*>(call.places + at);
       float values[kCount];
       unpack(load_packet<kCount, Reading::Again>(static_cast<const T*>(call.dy) + at), values);
 #pragma unroll
       for (int k = 0; k < kCount; ++k) {
-        if (places.of[k] == mine) sums[k] += values[k];
+        if (call.places[at + k] == mine) sums[k] += values[k];
       }
     }
   }
@@ -145,8 +128,7 @@ template <typename T>
 void forward(const MaxPoolForward& call, Stream stream) {
   const auto& shape = call.shape;
   const auto numbers = shape.samples * shape.out_height() * shape.out_width() * shape.channels;
-  if (shape.channels % kWide<T> == 0 && is_wide(call.x) && is_wide(call.y) &&
-      is_wide(call.places)) {
+  if (shape.channels % kWide<T> == 0 && is_wide(call.x) && is_wide(call.y)) {
     const auto count = numbers / kWide<T>;
     pool<T, kWide<T>><<<blocks_for(count), kThreads, 0, stream>>>(call, count);
   } else {
@@ -159,8 +141,7 @@ template <typename T>
 void backward(const MaxPoolBackward& call, Stream stream) {
   const auto& shape = call.shape;
   const auto numbers = shape.samples * shape.height * shape.width * shape.channels;
-  if (shape.channels % kWide<T> == 0 && is_wide(call.dy) && is_wide(call.dx) &&
-      is_wide(call.places)) {
+  if (shape.channels % kWide<T> == 0 && is_wide(call.dy) && is_wide(call.dx)) {
     const auto count = numbers / kWide<T>;
     spread<T, kWide<T>><<<blocks_for(count), kThreads, 0, stream>>>(call, count);
   } else {
