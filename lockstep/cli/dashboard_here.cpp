@@ -48,8 +48,9 @@ void define(CLI::App& app, DashboardArguments& to) {
   app.footer(
       "Shows the jobs of this machine in a browser, until it is ended by Ctrl-C or SIGTERM: what\n"
       "they are made of, their curves, which instance is slowest and what holds them up. Nothing\n"
-      "that a browser sends changes a job or reads a file. Jobs on other machines are shown by a\n"
-      "dashboard there.\n"
+      "that a browser sends changes a job or reads a file. A job over several hosts is shown "
+      "whole\n"
+      "where it was started.\n"
       "\n"
       "Example: lockstep dashboard --port 8080\n");
 }

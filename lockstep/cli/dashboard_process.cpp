@@ -89,4 +89,17 @@ DashboardProcess::~DashboardProcess() {
   wait_for(pid_);
 }
 
+std::unique_ptr<DashboardProcess> start_dashboard(const RunArguments& arguments,
+                                                  const std::string& job,
+                                                  const topology::Environment& environment,
+                                                  const launch::Signals& signals) {
+  if (!arguments.dashboard_port) return nullptr;
+  auto dashboard = std::make_unique<DashboardProcess>(*arguments.dashboard_port, job, environment,
+                                                      signals.original_mask());
+  if (arguments.console.verbosity != ui::Verbosity::Quiet) {
+    fmt::print(stderr, "lockstep: {}{}\n", kDashboardGreeting, dashboard->url());
+  }
+  return dashboard;
+}
+
 }  // namespace lockstep::cli

@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 
+#include "lockstep/cli/run_arguments.h"
+#include "lockstep/launch/supervise/signals.h"
 #include "lockstep/topology/environment.h"
 
 namespace lockstep::cli {
@@ -34,5 +37,12 @@ class DashboardProcess {
   pid_t pid_ = -1;
   std::string url_;
 };
+
+/// The dashboard that `--dashboard` asks for, if it does. Says where it is on standard error, since
+/// standard output is the program's.
+std::unique_ptr<DashboardProcess> start_dashboard(const RunArguments& arguments,
+                                                  const std::string& job,
+                                                  const topology::Environment& environment,
+                                                  const launch::Signals& signals);
 
 }  // namespace lockstep::cli

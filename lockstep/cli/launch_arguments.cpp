@@ -134,8 +134,8 @@ void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& 
       ->type_name("I")
       ->group(group);
   app.add_option("--dashboard", to.dashboard,
-                 fmt::format("show the job in a browser while it runs, for this machine alone; 0: "
-                             "at a port that is free [{}]",
+                 fmt::format("show the job in a browser on this machine while it runs; 0: at a "
+                             "port that is free [{}]",
                              kUsualDashboardPort))
       ->expected(0, 1)
       ->default_str(std::to_string(kUsualDashboardPort))

@@ -49,8 +49,10 @@ void define(CLI::App& app, MonitorArguments& arguments) {
   app.footer(
       "Devices are the cores of this machine, the parts of them that jobs compute on, and its\n"
       "NVIDIA GPUs, where their driver is there. Processes are the instances of your jobs on this\n"
-      "machine, and of everybody's where you may read what is theirs, as root may. What does not\n"
-      "fit the terminal is left out, the least important first; --json has everything.\n");
+      "machine, and of everybody's where you may read what is theirs, as root may. A job over\n"
+      "several hosts is shown whole where it was started, with the devices of its hosts. What "
+      "does\n"
+      "not fit the terminal is left out, the least important first; --json has everything.\n");
 }
 
 void check(const CLI::App& app, const MonitorArguments& arguments) {

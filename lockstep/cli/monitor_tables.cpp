@@ -108,9 +108,16 @@ std::string memory_text(const Device& device) {
                      static_cast<double>(device.memory_bytes) / kGiB);
 }
 
+/// Of the columns that tell hosts apart, where there are several.
+int importance_of_host(const HostSnapshot& snapshot) {
+  const bool are_several = std::ranges::any_of(
+      snapshot.devices, [&](const Device& device) { return device.host != snapshot.host; });
+  return are_several ? 99 : 10;
+}
+
 std::string device_table(const HostSnapshot& snapshot, std::size_t width) {
   ui::FittedTable table({{"device", 100, kLeft, 0},
-                         {"host", 10, kLeft, 6},
+                         {"host", importance_of_host(snapshot), kLeft, 6},
                          {"model", 60, kLeft, 10},
                          {"cores", 70, kRight, 5},
                          {"memory", 80, kRight, 0},
@@ -122,7 +129,7 @@ std::string device_table(const HostSnapshot& snapshot, std::size_t width) {
   for (const auto& device : snapshot.devices) {
     const auto& celsius = device.temperature_celsius;
     const auto& watts = device.power_watts;
-    table.add({device_name(device), snapshot.host, device.model.empty() ? kNone : device.model,
+    table.add({device_name(device), device.host, device.model.empty() ? kNone : device.model,
                to_ranges(device.cpus), memory_text(device), percent(device.load),
                celsius ? fmt::format("{:.0f} C", *celsius) : kNone,
                watts ? fmt::format("{:.0f} W", *watts) : kNone, jobs_text(device.stages),
@@ -213,22 +220,35 @@ std::string share_text(double part, const monitor::PhaseSeconds& all) {
   return percent(100 * part / total);
 }
 
-std::vector<FittedColumn> process_columns() {
-  return {{"pid", 100, kRight, 0}, {"user", 70, kLeft, 6},       {"job", 95, kLeft, 6},
-          {"inst", 93, kRight, 0}, {"repl", 88, kLeft, 4},       {"dev", 87, kLeft, 3},
-          {"cpu", 90, kRight, 0},  {"mem", 89, kRight, 0},       {"time", 86, kRight, 0},
-          {"step", 92, kRight, 0}, {"samples/s", 91, kRight, 0}, {"loss", 65, kRight, 0},
-          {"acc", 64, kRight, 0},  {"data", 50, kRight, 0},      {"reduce", 49, kRight, 0},
-          {"phase", 94, kLeft, 0}, {"collective", 30, kLeft, 8}, {"command", 80, kLeft, 8}};
+std::vector<FittedColumn> process_columns(int importance_of_host) {
+  return {{"host", importance_of_host, kLeft, 6},
+          {"pid", 100, kRight, 0},
+          {"user", 70, kLeft, 6},
+          {"job", 95, kLeft, 6},
+          {"inst", 93, kRight, 0},
+          {"repl", 88, kLeft, 4},
+          {"dev", 87, kLeft, 3},
+          {"cpu", 90, kRight, 0},
+          {"mem", 89, kRight, 0},
+          {"time", 86, kRight, 0},
+          {"step", 92, kRight, 0},
+          {"samples/s", 91, kRight, 0},
+          {"loss", 65, kRight, 0},
+          {"acc", 64, kRight, 0},
+          {"data", 50, kRight, 0},
+          {"reduce", 49, kRight, 0},
+          {"phase", 94, kLeft, 0},
+          {"collective", 30, kLeft, 8},
+          {"command", 80, kLeft, 8}};
 }
 
 std::string process_table(const HostSnapshot& snapshot, const MonitorView& view) {
-  ui::FittedTable table(process_columns());
+  ui::FittedTable table(process_columns(importance_of_host(snapshot)));
   for (const auto& each : attached_processes(snapshot, view.order)) {
     const auto& facts = each.instance->found.facts;
     const auto& state = each.instance->found.state;
     const auto& usage = each.instance->usage;
-    table.add({std::to_string(facts.process), facts.user, each.job->id,
+    table.add({facts.host, std::to_string(facts.process), facts.user, each.job->id,
                fmt::format("{}/{}", facts.instance, facts.num_instances), replicas_text(facts),
                device_ids_text(facts.device_ids), percent(usage.cpu_percent),
                short_bytes(usage.memory_bytes + state.device_memory_bytes),

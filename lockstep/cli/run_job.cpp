@@ -116,26 +116,6 @@ int supervise(Job& job, const launch::JobContext& context, comm::host::KeptMemor
   return code;
 }
 
-/// Says where it is, on standard error: standard output is the program's.
-std::unique_ptr<DashboardProcess> start_dashboard(const RunArguments& arguments,
-                                                  const std::string& job,
-                                                  const topology::Environment& environment,
-                                                  const launch::Signals& signals) {
-  if (!arguments.dashboard_port) return nullptr;
-  auto dashboard = std::make_unique<DashboardProcess>(*arguments.dashboard_port, job, environment,
-                                                      signals.original_mask());
-  if (arguments.console.verbosity != ui::Verbosity::Quiet) {
-    fmt::print(stderr, "lockstep: {}{}\n", kDashboardGreeting, dashboard->url());
-  }
-  return dashboard;
-}
-
-/// Where the log of events is not in the job's folder, whoever looks there is told where it is.
-void leave_path_of_events(const std::string& log_dir, const launch::JobContext& context) {
-  if (log_dir.empty()) return;
-  write_file(context.run_dir + "/" + monitor::kEventsPathName, context.events_file);
-}
-
 int start(Job job, const topology::Environment& environment) {
   keep_to_ourselves(environment);
   launch::Signals signals;
@@ -151,7 +131,7 @@ int start(Job job, const topology::Environment& environment) {
       launch::run_under_warden(signals, job.arguments.run.grace_period, [&](int warden) {
         const int code = report_errors([&] {
           folder.create();
-          leave_path_of_events(job.arguments.run.log_dir, context);
+          monitor::leave_path_of_events(folder.path(), context.events_file);
           // Here, so that it ends with the supervisor.
           auto memory = comm::host::KeptMemory::create(folder.job_id());
           context.kept_memory = memory.file();
@@ -174,12 +154,6 @@ int start(Job job, const topology::Environment& environment) {
 /// like this one.
 int run_with_agents(RunArguments arguments, const HostsPlan& hosts,
                     const topology::Environment& environment) {
-  if (arguments.dashboard_port) {
-    throw Error(ErrorKind::Options,
-                "run: --dashboard: expected a job without agents, all of whose instances are on "
-                "this machine, found one with agents",
-                "lockstep dashboard, on each of the hosts");
-  }
   if (!hosts.is_this_process()) launch::check_fits_hosts(arguments.run);
   // On one host, memory carries collectives; but who asks for MPI has to have it.
   if (hosts.used.size() > 1 || arguments.run.transport == topology::TransportKind::Mpi) {

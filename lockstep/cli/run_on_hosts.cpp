@@ -15,6 +15,7 @@
 #include "lockstep/base/signal_name.h"
 #include "lockstep/cli/bench_systems.h"
 #include "lockstep/cli/command.h"
+#include "lockstep/cli/dashboard_process.h"
 #include "lockstep/cli/host_table.h"
 #include "lockstep/cli/topology_table.h"
 #include "lockstep/events/job_log.h"
@@ -25,6 +26,7 @@
 #include "lockstep/launch/start/find_program.h"
 #include "lockstep/launch/start/run_directory.h"
 #include "lockstep/launch/supervise/warden.h"
+#include "lockstep/monitor/status/status_feed.h"
 #include "lockstep/ui/job_console.h"
 
 namespace lockstep::cli {
@@ -220,6 +222,7 @@ int run_on_hosts(const RunArguments& arguments, const HostsPlan& hosts,
                        .program = program_path(arguments, environment),
                        .arguments = run.command,
                        .folder = std::filesystem::current_path().string(),
+                       .run_dir = folder.path(),
                        .environment = environment,
                        .log_dir = log_dir,
                        .events_file = (log_dir.empty() ? folder.path() : log_dir) + "/events.jsonl",
@@ -231,10 +234,12 @@ int run_on_hosts(const RunArguments& arguments, const HostsPlan& hosts,
   if (arguments.console.verbosity == ui::Verbosity::Verbose) {
     fmt::print(stderr, "{}", command_lines(*job.engine, hosts.used.size(), "lockstep: "));
   }
+  const auto dashboard = start_dashboard(arguments, folder.job_id(), environment, signals);
   const auto status =
       launch::run_under_warden(signals, run.grace_period + kTimeForWords, [&](int warden) {
         const int code = report_errors([&] {
           folder.create();
+          monitor::leave_path_of_events(folder.path(), job.on_hosts.events_file);
           return coordinate(job, signals, warden);
         });
         folder.remove();

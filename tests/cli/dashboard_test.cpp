@@ -14,7 +14,7 @@
 #include "lockstep/monitor/status/status_publisher.h"
 #include "lockstep/monitor/web/dashboard_server.h"
 #include "tests/cli/train_runs.h"
-#include "tests/monitor/http_client.h"
+#include "tests/monitor/dashboard_client.h"
 #include "tests/monitor/malformed_requests.h"
 
 namespace lockstep::testing {
@@ -39,25 +39,6 @@ class DashboardTest : public TrainRunsTest {
     return std::make_unique<Subprocess>(lockstep_command(words(options)), here());
   }
 };
-
-/// Behind the greeting, on whatever line it stands.
-std::string url_of(Subprocess& process) {
-  EXPECT_TRUE(process.wait_for("dashboard: http", 60s));
-  EXPECT_TRUE(process.wait_for("/\n", 60s));
-  const auto said = process.out() + process.err();
-  const auto begin = said.find("http");
-  return said.substr(begin, said.find('\n', begin) - begin);
-}
-
-int port_of(const std::string& url) {
-  return std::stoi(url.substr(url.rfind(':') + 1));
-}
-
-nlohmann::json jobs_at(int port) {
-  const auto answer = ask(port, "GET /api/jobs");
-  const auto body = answer.find("\r\n\r\n");
-  return nlohmann::json::parse(answer.substr(body + 4)).at("jobs");
-}
 
 bool is_training(int port) {
   const auto jobs = jobs_at(port);

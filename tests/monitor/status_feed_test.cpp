@@ -107,7 +107,7 @@ TEST_F(StatusFeedTest, TellsTheNewestEventsWhereverTheyAreLogged) {
       "{\"event\":\"start\"}\n{\"event\":\"death\"}\nno json\n[1]\n{\"event\":\"end\"}\n{\"ev");
   EXPECT_EQ(feed.events(folder_->job_id(), 2), R"([{"event":"death"},{"event":"end"}])");
   write_file(scratch_.path() + "/elsewhere.jsonl", "{\"event\":\"stall\"}\n");
-  write_file(folder_->path() + "/" + kEventsPathName, scratch_.path() + "/elsewhere.jsonl");
+  leave_path_of_events(folder_->path(), scratch_.path() + "/elsewhere.jsonl");
   EXPECT_EQ(feed.events(folder_->job_id(), 2), R"([{"event":"stall"}])");
   EXPECT_EQ(feed.events("another", 2), "[]");
 }

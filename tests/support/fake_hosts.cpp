@@ -24,6 +24,7 @@ if [ -e "$here/$host.unplugged" ]; then
   echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255
 fi
 export SSH_CONNECTION="127.0.0.1 4000 $address 22" FAKE_HOST=$host
+if [ -d "$here/$host.tmp" ]; then export TMPDIR="$here/$host.tmp" XDG_RUNTIME_DIR=; fi
 if [ -e "$here/$host.agent" ]; then exec sh "$here/$host.agent"; fi
 eval "$*"
 )";
@@ -82,6 +83,10 @@ void FakeHosts::replace_agent(const std::string& host, const std::string& script
 
 void FakeHosts::unplug(const std::string& host) const {
   folder_.write(host + ".unplugged", "");
+}
+
+void FakeHosts::give_own_folder(const std::string& host) const {
+  std::filesystem::create_directory(folder_.path() + "/" + host + ".tmp");
 }
 
 void FakeHosts::plug_in(const std::string& host) const {

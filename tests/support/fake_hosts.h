@@ -34,6 +34,8 @@ class FakeHosts {
 
   /// Replaces what runs on a host in place of its agent by a script.
   void replace_agent(const std::string& host, const std::string& script) const;
+  /// Where the launcher, which is on this machine, does not find what is in it by itself.
+  void give_own_folder(const std::string& host) const;
   /// A file in this folder makes a host unreachable.
   void unplug(const std::string& host) const;
   void plug_in(const std::string& host) const;

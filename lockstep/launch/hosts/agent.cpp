@@ -112,6 +112,7 @@ struct Agent::Prepared {
   StartOptions start;
   std::optional<InstanceStarter> starter;  ///< from the first attempt on
   int host = 0;
+  std::string host_name;
   events::Seconds grace{0};
   UniqueFd log_pipe;
   std::string unfinished_log;  ///< a line that has not come whole yet
@@ -119,12 +120,13 @@ struct Agent::Prepared {
 };
 
 Agent::Agent(Channel channel, topology::Environment environment, RunDirectory& folder,
-             Signals& signals, int warden)
+             Signals& signals, int warden, HostReporter reporter)
     : channel_(std::move(channel)),
       environment_(std::move(environment)),
       folder_(folder),
       signals_(signals),
       warden_(warden),
+      reporter_(std::move(reporter)),
       next_ping_(Clock::now() + kPingInterval) {}
 
 Agent::~Agent() = default;
@@ -211,6 +213,16 @@ void Agent::ping_if_due() {
     message["kept"] = prepared_->memory.num_pieces() > 0;
   }
   channel_.send(message);
+  report_host();
+}
+
+/// Not while the launcher has yet to take what was said before: an old report is of no use.
+void Agent::report_host() {
+  if (!prepared_ || channel_.unsent() > 0) return;
+  auto report = reporter_({.name = prepared_->host_name,
+                           .job_id = prepared_->context.job_id,
+                           .folder = folder_.path()});
+  if (!report.empty()) channel_.send({{"is", "report"}, {"text", std::move(report)}});
 }
 
 void Agent::handle(const Message& message, Supervisor* supervisor) {
@@ -264,6 +276,7 @@ void Agent::prepare(const Message& message) {
   prepared_ = std::make_unique<Prepared>(*secret, comm::host::KeptMemory::create(job_id), channel_);
   auto& made = *prepared_;
   made.host = message.at("host").get<int>();
+  made.host_name = message.at("name").get<std::string>();
   made.grace = events::Seconds(message.at("grace").get<double>());
   made.context = {
       .job_id = job_id,

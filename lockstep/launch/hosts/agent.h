@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,15 @@
 
 namespace lockstep::launch {
 
+/// What an agent tells the launcher of its host, for those who watch the job there: a text that
+/// agent and launcher only pass on, from whoever knows how to look. Empty: nothing.
+struct WatchedHost {
+  std::string name;    ///< that the job calls it by
+  std::string job_id;  ///< of the job
+  std::string folder;  ///< that the job's instances have here
+};
+using HostReporter = std::function<std::string(const WatchedHost&)>;
+
 /// What a job has on one of its several hosts: it says what the host is, prepares it, and runs the
 /// supervisor there, one attempt of the job after another, as the launcher tells it over a channel.
 ///
@@ -28,7 +38,7 @@ class Agent final : public Overseer {
  public:
   /// `folder` is not made yet; `warden` is a pidfd, see `run_under_warden`.
   Agent(Channel channel, topology::Environment environment, RunDirectory& folder, Signals& signals,
-        int warden);
+        int warden, HostReporter reporter);
   ~Agent() override;
 
   /// Returns an exit code when the launcher needs the agent no more, or is gone.
@@ -54,6 +64,7 @@ class Agent final : public Overseer {
   void report_routes();
   void run_attempt(const Message& message);
   void ping_if_due();
+  void report_host();
   void forward_log();
   bool is_launcher_gone() const;
 
@@ -62,6 +73,7 @@ class Agent final : public Overseer {
   RunDirectory& folder_;
   Signals& signals_;
   int warden_;
+  HostReporter reporter_;
   std::unique_ptr<Prepared> prepared_;
   std::optional<RouteCheck> routes_;
   bool routes_are_reported_ = false;

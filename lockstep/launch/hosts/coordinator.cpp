@@ -47,6 +47,7 @@ Coordinator::Coordinator(const HostsJob& job, const Engine& engine, Signals& sig
       warden_(warden),
       pool_(engine, job.hosts, job.secret, job.environment, signals.original_mask()),
       check_(pool_, job),
+      reports_(job.run_dir),
       hosts_(job.hosts.size()),
       log_(job.events_file.empty()
                ? -1
@@ -299,6 +300,8 @@ void Coordinator::handle(int host, const Message& message) {
       state.is_kept = message.at("kept").get<bool>();
     } else if (kind == "log") {
       append_log(message.at("lines").get<std::string>());
+    } else if (kind == "report") {
+      reports_.write(host, message.at("text").get<std::string>());
     } else if (kind == "over" || (kind == "error" && attempt_.is_running)) {
       note_over(host, message);
     } else if (kind == "leaving" && attempt_.is_running && !state.is_lost) {

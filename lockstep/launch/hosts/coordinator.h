@@ -11,6 +11,7 @@
 #include "lockstep/events/job_events.h"
 #include "lockstep/launch/hosts/agent_pool.h"
 #include "lockstep/launch/hosts/host_check.h"
+#include "lockstep/launch/hosts/host_reports.h"
 #include "lockstep/launch/hosts/hosts_job.h"
 #include "lockstep/launch/hosts/wire.h"
 #include "lockstep/launch/place/job_plan.h"
@@ -138,6 +139,7 @@ class Coordinator {
   int warden_;
   AgentPool pool_;
   HostCheck check_;
+  HostReports reports_;
   bool is_checking_ = false;
   std::vector<HostState> hosts_;
   Attempt attempt_;

@@ -142,6 +142,7 @@ void HostCheck::prepare(int host) {
   Message message{{"do", "prepare"},
                   {"job_id", job_.job_id},
                   {"host", host},
+                  {"name", link.name},
                   {"address", link.address},
                   {"program", job_.program},
                   {"arguments", job_.arguments},

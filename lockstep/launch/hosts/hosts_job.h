@@ -17,6 +17,7 @@ struct HostsJob {
   std::string program;                 ///< the file; empty where only hosts are checked
   std::vector<std::string> arguments;  ///< argv
   std::string folder;                  ///< that instances run in
+  std::string run_dir;                 ///< the job's own, on the launcher's host
   topology::Environment environment;   ///< the launcher's own
   std::string log_dir;
   std::string events_file;

@@ -94,6 +94,7 @@ void Coordinator::lose(int host, std::optional<events::Seconds> silent) {
     if (attempt_.instances[static_cast<std::size_t>(i)].host == host) event.instances.push_back(i);
   }
   pool_.give_up(host);
+  reports_.remove(host);
   if (attempt_.phase != Phase::Running) return;
   attempt_.lost = event;
   sink_.on(event);

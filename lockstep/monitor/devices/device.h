@@ -22,6 +22,7 @@ struct StageOnDevice {
 
 /// What computes, as far as this machine tells of it. What it does not tell is empty.
 struct Device {
+  std::string host{};
   DeviceKind kind = DeviceKind::Cpu;
   /// Of a GPU as the driver counts; of cores as the job counts that uses them; nothing for all
   /// cores of the machine together.

@@ -11,6 +11,7 @@
 #include "lockstep/base/strings.h"
 #include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/launch/discover/machine_discovery.h"
+#include "lockstep/monitor/devices/other_hosts.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -198,6 +199,12 @@ std::vector<Device> HostSampler::devices(const std::vector<WatchedJob>& jobs) {
 }
 
 HostSnapshot HostSampler::sample() {
+  auto snapshot = sample_this_machine();
+  add_other_hosts(snapshot);
+  return snapshot;
+}
+
+HostSnapshot HostSampler::sample_this_machine() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   HostSnapshot snapshot{.host = launch::this_host(),
                         .unix_time = seconds_of(now),
@@ -212,6 +219,7 @@ HostSnapshot HostSampler::sample() {
   }
   cpu_.sample(snapshot.unix_time);
   snapshot.devices = devices(snapshot.jobs);
+  for (auto& device : snapshot.devices) device.host = snapshot.host;
   return snapshot;
 }
 

@@ -36,7 +36,7 @@ struct WatchedJob {
   std::vector<WatchedInstance> instances{};
 };
 
-/// This machine and its jobs at one moment.
+/// A machine and its jobs at one moment.
 struct HostSnapshot {
   std::string host{};
   double unix_time = 0;
@@ -54,7 +54,9 @@ class HostSampler {
  public:
   explicit HostSampler(topology::Environment environment);
 
+  /// With what launchers on this machine have heard of the other hosts of their jobs.
   HostSnapshot sample();
+  HostSnapshot sample_this_machine();
 
  private:
   ProcessUsage usage_of(const InstanceFacts& facts, double now);

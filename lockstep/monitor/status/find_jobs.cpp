@@ -15,6 +15,7 @@
 #include "lockstep/base/process_facts.h"
 #include "lockstep/base/strings.h"
 #include "lockstep/launch/start/run_directory.h"
+#include "lockstep/monitor/status/job_folder.h"
 #include "lockstep/monitor/status/read_page.h"
 #include "lockstep/monitor/status/status_page.h"
 
@@ -22,18 +23,6 @@ namespace lockstep::monitor {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The names of what is in a folder; none where it cannot be read.
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
-}
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -63,21 +52,6 @@ std::optional<int> instance_of(const std::string& name) {
   return static_cast<int>(*number);
 }
 
-/// A regular file that belongs to whoever the folder belongs to. Others, in a folder that somebody
-/// else writes to, could make us wait, or show us what is not theirs.
-UniqueFd open_page(const UniqueFd& folder, const std::string& name) {
-  struct stat of_folder {};
-  struct stat of_file {};
-  UniqueFd file(::openat(folder.get(), name.c_str(),
-                         O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file) throw BadPage("cannot be opened");
-  const bool is_theirs = ::fstat(folder.get(), &of_folder) == 0 &&
-                         ::fstat(file.get(), &of_file) == 0 && S_ISREG(of_file.st_mode) &&
-                         of_file.st_uid == of_folder.st_uid;
-  if (!is_theirs) throw BadPage("not a file of the job's own");
-  return file;
-}
-
 Health health_of(const InstanceFacts& facts) {
   const auto counters = process_counters(facts.process);
   if (!counters || counters->start_ticks != facts.start_ticks) return Health::Ended;
@@ -88,7 +62,9 @@ FoundInstance read_instance(const UniqueFd& folder, const std::string& folder_pa
                             const std::string& name, int instance) {
   FoundInstance found{.path = folder_path + "/" + name, .facts = {.instance = instance}};
   try {
-    auto content = read_page(open_page(folder, name).get());
+    const auto file = open_in_folder(folder, name);
+    if (!file) throw BadPage("not a file of the job's own that can be read");
+    auto content = read_page(file.get());
     if (content.facts.instance != instance) throw BadPage("damaged: of another instance");
     found.facts = std::move(content.facts);
     found.state = std::move(content.state);
@@ -132,8 +108,7 @@ std::string name_of_job(const std::vector<FoundInstance>& instances, const std::
 using JobKey = std::pair<std::string, std::string>;
 
 void add_job(std::map<JobKey, FoundJob>& jobs, const std::string& path) {
-  const UniqueFd folder(
-      ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const auto folder = open_job_folder(path);
   struct stat info {};
   if (!folder || ::fstat(folder.get(), &info) != 0) return;  // another user's, or gone
   const auto user = user_name(info.st_uid);
@@ -144,7 +119,9 @@ void add_job(std::map<JobKey, FoundJob>& jobs, const std::string& path) {
   auto& job = jobs[{id, user}];
   job.id = id;
   job.user = user;
-  if (job.folder.empty()) job.folder = path;
+  // Agents have folders of their own; the launcher's, which has the job's log, is called as the
+  // job.
+  if (job.folder.empty() || fs::path(path).filename() == id) job.folder = path;
   std::ranges::move(instances, std::back_inserter(job.instances));
 }
 
@@ -168,6 +145,8 @@ std::string_view name_of(Health health) noexcept {
       return "ended";
     case Health::Damaged:
       return "damaged";
+    case Health::Silent:
+      return "silent";
   }
   return "unknown";
 }

@@ -17,9 +17,10 @@ enum class Health : std::uint8_t {
   Stopped,  ///< by a signal
   Ended,    ///< its process is gone, and did not take the page with it
   Damaged,  ///< the page cannot be used
+  Silent,   ///< nothing has been heard of its host for a while
 };
 
-/// "running", "stopped", "ended", "damaged".
+/// "running", "stopped", "ended", "damaged", "silent".
 std::string_view name_of(Health health) noexcept;
 
 struct FoundInstance {

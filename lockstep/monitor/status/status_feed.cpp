@@ -23,6 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr off_t kMostBytes = 256 << 10;  // of a log, from its end
+constexpr const char* kEventsName = "events.jsonl";
+constexpr const char* kEventsPathName = "events.path";
 constexpr std::size_t kLongestName = 120;
 
 void set_number(Json& object, const char* name, double value) {
@@ -53,8 +55,9 @@ Json time_object(const PhaseSeconds& seconds) {
           {"idle", seconds.idle / all}};
 }
 
+/// One whose host is silent may be.
 bool is_alive(const WatchedInstance& instance) {
-  return instance.found.health == Health::Running || instance.found.health == Health::Stopped;
+  return instance.found.health != Health::Ended && instance.found.health != Health::Damaged;
 }
 
 /// Optimizer steps since the training began: those of an epoch begin anew with each.
@@ -71,8 +74,9 @@ Json instance_object(const WatchedInstance& instance) {
     return object;
   }
   object["pid"] = facts.process;
-  object["phase"] =
-      instance.found.health == Health::Stopped ? std::string_view("stopped") : name_of(state.phase);
+  const auto health = instance.found.health;
+  const bool is_held_up = health == Health::Stopped || health == Health::Silent;
+  object["phase"] = is_held_up ? name_of(health) : name_of(state.phase);
   if (state.epoch > 0) object["step"] = steps_so_far(state);
   set_number(object, "samples_per_second", state.samples_per_second);
   object["memory_mib"] = instance.usage.memory_bytes >> 20;
@@ -169,10 +173,16 @@ std::string read_end(const std::string& path) {
 
 std::string find_log(const std::string& folder) {
   const auto elsewhere = read_end(folder + "/" + kEventsPathName);
-  return elsewhere.empty() ? folder + "/events.jsonl" : elsewhere;
+  return elsewhere.empty() ? folder + "/" + kEventsName : elsewhere;
 }
 
 }  // namespace
+
+void leave_path_of_events(const std::string& folder, const std::string& events_file) {
+  if (events_file != folder + "/" + kEventsName) {
+    write_file(folder + "/" + kEventsPathName, events_file);
+  }
+}
 
 StatusFeed::StatusFeed(topology::Environment environment, std::string job)
     : sampler_(std::move(environment)), job_(std::move(job)) {}

@@ -26,7 +26,8 @@ class StatusFeed final : public JobFeed {
   std::map<std::string, std::string> folders_;  ///< of the jobs of the last snapshot
 };
 
-/// The file in a job's folder that names its log of events, where that is elsewhere (`--log-dir`).
-inline constexpr const char* kEventsPathName = "events.path";
+/// Tells who looks into a job's folder where its log of events is, if that is elsewhere
+/// (`--log-dir`). Throws `Io`.
+void leave_path_of_events(const std::string& folder, const std::string& events_file);
 
 }  // namespace lockstep::monitor
