@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <utility>
 
 namespace lockstep {
 
@@ -51,6 +52,25 @@ bool is_utf8(std::string_view text) noexcept {
     text.remove_prefix(size);
   }
   return true;
+}
+
+std::string to_utf8(std::string text) {
+  if (is_utf8(text)) return text;
+  std::ranges::replace_if(
+      text, [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; }, '?');
+  return text;
+}
+
+std::string printable(std::string text) {
+  text = to_utf8(std::move(text));
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F, which terminals take for commands too, are 0xc2 and a byte below 0xa0.
+    const bool begins_control = byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (begins_control) text.erase(i + 1, 1);
+    if (begins_control || byte < ' ' || byte == 0x7f) text[i] = '?';
+  }
+  return text;
 }
 
 std::string to_ranges(std::span<const int> numbers) {

@@ -26,6 +26,13 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 /// Whether the text is well-formed UTF-8.
 bool is_utf8(std::string_view text) noexcept;
 
+/// The text, or where it is no UTF-8, with '?' for each byte that is no ASCII.
+std::string to_utf8(std::string text);
+
+/// The same without control characters, in place of which stands '?': whoever wrote it cannot steer
+/// a terminal.
+std::string printable(std::string text);
+
 /// Ascending numbers in short: "0-3,5". "-" if there are none.
 std::string to_ranges(std::span<const int> numbers);
 

@@ -5,18 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
 #include "lockstep/cli/command.h"
-#include "lockstep/cli/monitor_watch.h"
+#include "lockstep/cli/host_watcher.h"
 #include "lockstep/comm/tcp/dial.h"
 #include "lockstep/launch/engine/engine.h"
 #include "lockstep/launch/supervise/warden.h"
-#include "lockstep/monitor/devices/host_sampler.h"
-#include "lockstep/monitor/devices/snapshot_json.h"
 
 namespace lockstep::cli {
 namespace {
@@ -83,43 +80,6 @@ launch::Channel open_channel(const topology::Environment& environment) {
   throw Error(ErrorKind::Options, "agent: expected to be started by the launcher, found a terminal",
               "lockstep run --host a,b …");
 }
-
-/// Looks at its host for the launcher, as `lockstep monitor` there would: the instances that this
-/// agent started, and the devices.
-class HostWatcher {
- public:
-  explicit HostWatcher(topology::Environment environment) : environment_(std::move(environment)) {}
-
-  /// Nothing where it cannot be told: that is no reason to end a job.
-  std::string report(const launch::WatchedHost& host) {
-    try {
-      if (!sampler_) sampler_ = std::make_unique<monitor::HostSampler>(environment_);
-      auto snapshot = sampler_->sample_this_machine();
-      keep_job(snapshot, host.job_id);
-      call_it(snapshot, host.name);
-      for (auto& job : snapshot.jobs) {
-        std::erase_if(job.instances, [&](const monitor::WatchedInstance& instance) {
-          return !instance.found.path.starts_with(host.folder + "/");
-        });
-      }
-      return monitor::to_json(snapshot);
-    } catch (const std::exception&) {
-      return {};
-    }
-  }
-
- private:
-  static void call_it(monitor::HostSnapshot& snapshot, const std::string& name) {
-    snapshot.host = name;
-    for (auto& device : snapshot.devices) device.host = name;
-    for (auto& job : snapshot.jobs) {
-      for (auto& instance : job.instances) instance.found.facts.host = name;
-    }
-  }
-
-  topology::Environment environment_;
-  std::unique_ptr<monitor::HostSampler> sampler_;  ///< from the first report on
-};
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -13,6 +15,7 @@
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/monitor/export/tensorboard_log.h"
 #include "lockstep/monitor/status/status_publisher.h"
+#include "lockstep/train/job_layout.h"
 #include "lockstep/train/train_job.h"
 #include "lockstep/ui/progress.h"
 #include "lockstep/ui/standard_output.h"
@@ -21,8 +24,8 @@
 namespace lockstep::cli {
 namespace {
 
-/// A process that nobody launched carries all replicas, as it will lay them out.
-topology::Identity shown_identity(topology::Identity identity, const train::TrainRequest& request) {
+topology::Identity with_own_replicas(topology::Identity identity,
+                                     const train::TrainRequest& request) {
   if (identity.launched_by != topology::LaunchedBy::Nobody) return identity;
   identity.num_replicas = request.replicas.value_or(1);
   identity.local_replicas = {0, identity.num_replicas};
@@ -33,6 +36,16 @@ topology::Identity shown_identity(topology::Identity identity, const train::Trai
                                                 request.threads_per_device.value_or(1), stages);
   identity.device_ids.clear();
   for (int stage = 0; stage < stages; ++stage) identity.device_ids.push_back(stage % devices);
+  return identity;
+}
+
+/// With the devices that will compute: a launcher counts cores, and a process that nobody launched
+/// carries all replicas, as it will lay them out.
+topology::Identity shown_identity(topology::Identity identity, const train::TrainRequest& request) {
+  identity = with_own_replicas(std::move(identity), request);
+  if (train::device_of(request) == DeviceKind::Cuda) {
+    std::ranges::fill(identity.device_ids, train::gpu_of(identity.local_instance));
+  }
   return identity;
 }
 
@@ -66,7 +79,7 @@ class WatchedTraining {
       // Held meanwhile, so that the others can still be asked when the training is over.
       const auto world = World::init();
       auto summary = train::run_training(request_, sink(), watchers());
-      if (trace_) trace_->write(world);
+      if (trace_) write_trace(world);
       return summary;
     } catch (const Error& error) {
       save_trace();
@@ -96,6 +109,16 @@ class WatchedTraining {
     }
     const auto folder = std::filesystem::path(status_.path()).parent_path().string();
     trace_.emplace(request_.trace_file, folder, identity_);
+  }
+
+  /// The training is done, whatever becomes of its trace.
+  void write_trace(const World& world) {
+    try {
+      trace_->write(world);
+    } catch (const Error& error) {
+      if (is_first())
+        display_.on(events::Notice{fmt::format("there is no trace: {}", error.what())});
+    }
   }
 
   /// What failed is what the user has to hear of, not that there is no trace of it.

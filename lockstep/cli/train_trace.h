@@ -1,7 +1,7 @@
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/world.h"
 #include "lockstep/monitor/export/span_recorder.h"
@@ -33,7 +33,7 @@ class TrainTrace {
   std::string file_;
   std::string folder_;
   std::string own_;  ///< the record of this instance
-  int instance_;
+  topology::Identity identity_;
   bool is_shared_;  ///< the folder is that of all instances of this host
   monitor::SpanRecorder recorder_;
 };

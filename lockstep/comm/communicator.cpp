@@ -252,6 +252,10 @@ void Communicator::watch(events::StatusSink* sink) noexcept {
   for (const auto& [members, group] : impl_->groups) group->watch(sink);
 }
 
+events::StatusSink* Communicator::watched_by() const noexcept {
+  return impl_->status;
+}
+
 void Communicator::note_step(std::int64_t step) noexcept {
   impl_->transport->note_step(step);
 }

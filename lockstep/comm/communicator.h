@@ -110,6 +110,7 @@ class Communicator {
   /// Tells `sink` of each collective, also on groups, from now on; null: nobody. Nothing may be
   /// under way meanwhile.
   void watch(events::StatusSink* sink) noexcept;
+  events::StatusSink* watched_by() const noexcept;
 
   /// Tells the launcher, without a wait, how far the training is.
   void note_step(std::int64_t step) noexcept;
@@ -157,6 +158,25 @@ class Communicator::Async {
   friend class Communicator;
   explicit Async(Communicator& communicator) : communicator_(communicator) {}
   Communicator& communicator_;
+};
+
+/// Tells a sink of each collective while this lives; after that nobody, but where another one has
+/// taken its place.
+class WatchedCollectives {
+ public:
+  WatchedCollectives(Communicator& communicator, events::StatusSink* sink) noexcept
+      : communicator_(communicator), sink_(sink) {
+    communicator_.watch(sink_);
+  }
+  ~WatchedCollectives() {
+    if (communicator_.watched_by() == sink_) communicator_.watch(nullptr);
+  }
+  WatchedCollectives(const WatchedCollectives&) = delete;
+  WatchedCollectives& operator=(const WatchedCollectives&) = delete;
+
+ private:
+  Communicator& communicator_;
+  events::StatusSink* sink_;
 };
 
 }  // namespace lockstep::comm

@@ -6,14 +6,15 @@
 
 namespace lockstep::events {
 
-/// What a thread of an instance spends its time on.
-enum class SpanKind : std::uint8_t { Load, Forward, Backward, Reduce, Update, Wait };
-inline constexpr int kSpanKinds = 6;
+/// What a thread of an instance spends its time on. A launch is what a GPU computes at once: passes
+/// forward and backward, and where the weights stay there, also reduction and update, step by step.
+enum class SpanKind : std::uint8_t { Load, Forward, Backward, Reduce, Update, Wait, Launch };
+inline constexpr int kSpanKinds = 7;
 
 /// "load", "forward", …
 constexpr std::string_view name_of(SpanKind kind) noexcept {
-  constexpr std::string_view kNames[kSpanKinds] = {"load",   "forward", "backward",
-                                                   "reduce", "update",  "wait"};
+  constexpr std::string_view kNames[kSpanKinds] = {"load",   "forward", "backward", "reduce",
+                                                   "update", "wait",    "launch"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -34,7 +34,8 @@ struct IterationDone {
 
 struct EpochDone {
   std::int64_t epoch = 1;
-  double loss = 0;  ///< over all its samples
+  std::int64_t iterations = 0;  ///< that it had; of those before a crash nothing was told since
+  double loss = 0;              ///< over all its samples
   std::vector<NamedValue> metrics;
 };
 

@@ -72,13 +72,14 @@ class LogCallback final : public Callback {
 
   void prepare(Options& options) override { is_first_ = options.world().instance() == 0; }
   void on_epoch_begin(int epoch, std::int64_t iterations) override {
+    iterations_ = iterations;
     tell(events::EpochBegan{epoch, iterations});
   }
   void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override {
     tell(events::IterationDone{epoch, iteration, result.loss, result.metrics});
   }
   void on_epoch_trained(int epoch, const StepResult& result) override {
-    tell(events::EpochDone{epoch, result.loss, result.metrics});
+    tell(events::EpochDone{epoch, iterations_, result.loss, result.metrics});
   }
   void on_validation_begin(int epoch, std::int64_t local_batches) override {
     tell(events::EvaluationBegan{epoch, local_batches});
@@ -96,6 +97,7 @@ class LogCallback final : public Callback {
 
   events::TrainSink& sink_;
   bool is_first_ = false;
+  std::int64_t iterations_ = 0;
 };
 
 }  // namespace

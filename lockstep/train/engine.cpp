@@ -143,6 +143,7 @@ EngineSetup checked(EngineSetup setup) {
 Engine::Engine(EngineSetup setup)
     : setup_(checked(std::move(setup))),
       communicator_(setup_.options.world().communicator()),
+      watched_(communicator_, setup_.options.watchers().status),
       weights_(lay_out_weights(slots_of(*setup_.model), setup_.optimizer)),
       shape_(weights_, setup_.optimizer.num_states(), setup_.optimizer.average_decay().has_value()),
       common_(weights_),
@@ -154,7 +155,6 @@ Engine::Engine(EngineSetup setup)
                "weights"),
       threads_(setup_.layout.num_devices,
                [threads = setup_.layout.threads_per_device] { nn::use_compute_threads(threads); }) {
-  communicator_.watch(setup_.options.watchers().status);
   begin_recording();
   make_replicas();
   if (!is_recovered()) write_first_state();
@@ -179,7 +179,6 @@ Engine::~Engine() {
   }
   original_->attach(shape_.weights(state).data(), state);
   original_->detach();
-  communicator_.watch(nullptr);
 }
 
 /// All replicas are clones: the model that was handed over may be tied in ways, and hold gradients,

@@ -181,8 +181,9 @@ class Engine {
   std::vector<StepOutput> run_resident(const StepPlace& place);
   void exchange_requests(std::span<float> requests);
   StepOutput finish_resident(const ResidentTraining::Step& step, const StepPlace& place);
-  void record_launch(std::int64_t steps, double data, double all);
+  void record_launch(std::int64_t steps, const events::PhaseSeconds& seconds);
   void make_gpu_leaves(const StepInput& input, DeviceTimes& times);
+  void take_gpu_batches(const StepInput& input);
   void make_gpu_leaf(int replica, const StepInput& input);
   std::array<float, LeafTotals::kHashBytes> gpu_integer_hash() const;
   void evaluate_on_gpu(EvaluationRun& run);
@@ -216,6 +217,7 @@ class Engine {
   EngineSetup setup_;
   const nn::KeptActivations kept_;
   comm::Communicator& communicator_;
+  const comm::WatchedCollectives watched_;
   WeightLayout weights_;
   StateShape shape_;
   CommonShape common_;

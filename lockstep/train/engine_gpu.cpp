@@ -153,10 +153,13 @@ std::vector<StepOutput> Engine::run_resident(const StepPlace& place) {
   Stopwatch watch;
   auto& loader = *iteration_.loader;
   const RunLength length{loader.steps_per_epoch(), setup_.options.epochs()};
-  auto steps = resident_->run(iteration_, next_step_, [&](std::int64_t step) {
-    return factor(setup_.options.schedule(), length, step);
-  });
+  auto steps = resident_->run(
+      iteration_, next_step_,
+      [&](std::int64_t step) { return factor(setup_.options.schedule(), length, step); },
+      device_spans_.front());
+  const auto computed = watch.lap();
   exchange_requests(totals_.requests(std::span(steps.back().totals)));
+  const auto exchanged = watch.lap();
   std::vector<StepOutput> outputs;
   auto at = place;
   for (const auto& step : steps) {
@@ -165,13 +168,16 @@ std::vector<StepOutput> Engine::run_resident(const StepPlace& place) {
   }
   next_step_ += std::ssize(steps);
   if (communicator_.is_leader()) communicator_.note_step(progress().steps);
-  record_launch(std::ssize(steps), resident_->waited_for_data(), watch.lap());
+  const auto data = resident_->waited_for_data();
+  record_launch(std::ssize(steps),
+                {.data = data, .compute = computed - data + watch.lap(), .reduce = exchanged});
   take_snapshots();
   return outputs;
 }
 
 /// What anybody wants of all, they learn after each launch.
 void Engine::exchange_requests(std::span<float> requests) {
+  const events::TimedScope span(device_spans_.front(), events::SpanKind::Reduce, progress().steps);
   write_requests_into(requests);
   if (communicator_.size() > 1) {
     communicator_.all_reduce({requests.data(), std::ssize(requests), DataType::F32, "requests"});
@@ -197,14 +203,15 @@ StepOutput Engine::finish_resident(const ResidentTraining::Step& step, const Ste
   return output;
 }
 
-void Engine::record_launch(std::int64_t steps, double data, double all) {
+/// Who is faster than the others waits for them where requests are exchanged.
+void Engine::record_launch(std::int64_t steps, const events::PhaseSeconds& seconds) {
+  const auto share = 1 / static_cast<double>(steps);
   for (std::int64_t i = 0; i < steps; ++i) {
-    const auto share = 1 / static_cast<double>(steps);
-    perf_.data.add(data * share);
-    perf_.compute.add((all - data) * share);
-    perf_.reduce.add(0);
+    perf_.data.add(seconds.data * share);
+    perf_.compute.add(seconds.compute * share);
+    perf_.reduce.add(seconds.reduce * share);
     perf_.idle.add(0);
-    perf_.step.add(all * share);
+    perf_.step.add((seconds.data + seconds.compute + seconds.reduce) * share);
   }
 }
 
@@ -214,6 +221,20 @@ void Engine::make_gpu_leaves(const StepInput& input, DeviceTimes& times) {
   gpu_->refresh(updates_.state());
   gpu_->set_loss_scale(input.progress.loss_scale, input.progress.good_steps);
   times.reduce += watch.lap();
+  take_gpu_batches(input);
+  times.data += watch.lap();
+  for (int i = 0; i < layout().local.count; ++i) {
+    const events::TimedScope span(device_spans_.front(), events::SpanKind::Launch,
+                                  input.progress.steps);
+    make_gpu_leaf(layout().local.first + i, input);
+    communicator_.heartbeat("computing");
+  }
+  gpu_->release();
+  times.compute += watch.lap();
+}
+
+void Engine::take_gpu_batches(const StepInput& input) {
+  const events::TimedWait wait(device_spans_.front(), input.progress.steps);
   for (int i = 0; i < layout().local.count; ++i) {
     for (std::int64_t k = 0; k < setup_.options.gradient_accumulation(); ++k) {
       auto batch = input.source.next(layout().local.first + i);
@@ -221,13 +242,6 @@ void Engine::make_gpu_leaves(const StepInput& input, DeviceTimes& times) {
       gpu_->take(0, std::move(*batch));
     }
   }
-  times.data += watch.lap();
-  for (int i = 0; i < layout().local.count; ++i) {
-    make_gpu_leaf(layout().local.first + i, input);
-    communicator_.heartbeat("computing");
-  }
-  gpu_->release();
-  times.compute += watch.lap();
 }
 
 void Engine::make_gpu_leaf(int replica, const StepInput& input) {

@@ -97,18 +97,9 @@ int cores_of_all(const World& world) {
   return count;
 }
 
-/// Instances of a host take its GPUs in turn. All stages of an instance are on the one that it has:
-/// it computes a replica as a whole.
+/// All stages of an instance are on the GPU that it has: it computes a replica as a whole.
 void put_on_gpu(const World& world, JobLayout& layout) {
-  const int gpus = gpu::count_devices();
-  if (gpus == 0) {
-    throw Error(ErrorKind::Unavailable,
-                gpu::is_built() ? "--device cuda: expected a GPU, found none"
-                                : "--device cuda: this build has no kernels for GPUs",
-                gpu::is_built() ? "--device cpu"
-                                : "configure with the preset 'cuda', or pass --device cpu");
-  }
-  layout.gpu = world.local_instance() % gpus;
+  layout.gpu = gpu_of(world.local_instance());
   layout.num_devices = 1;
   layout.device_ids = {*layout.gpu};
   const std::vector<int> stages(static_cast<std::size_t>(layout.stages), 0);
@@ -125,6 +116,18 @@ int agree_on_threads(const Options& options) {
 }
 
 }  // namespace
+
+int gpu_of(int local_instance) {
+  const int gpus = gpu::count_devices();
+  if (gpus == 0) {
+    throw Error(ErrorKind::Unavailable,
+                gpu::is_built() ? "--device cuda: expected a GPU, found none"
+                                : "--device cuda: this build has no kernels for GPUs",
+                gpu::is_built() ? "--device cpu"
+                                : "configure with the preset 'cuda', or pass --device cpu");
+  }
+  return local_instance % gpus;
+}
 
 int JobLayout::num_first_devices() const {
   std::set<int> devices;

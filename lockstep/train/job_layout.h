@@ -25,6 +25,9 @@ struct JobLayout {
   int num_first_devices() const;
 };
 
+/// Instances of a host take its GPUs in turn. Errors: `Unavailable` where there is none.
+int gpu_of(int local_instance);
+
 /// Instances that nobody told how many threads a device has meet here: instance 0 decides.
 JobLayout lay_out(const Options& options);
 

@@ -55,7 +55,7 @@ void ResidentTraining::load(const Part& part) {
 
 std::vector<ResidentTraining::Step> ResidentTraining::run(
     const DataLoader::Iteration& iteration, std::int64_t first,
-    const std::function<double(std::int64_t)>& factor) {
+    const std::function<double(std::int64_t)>& factor, events::SpanSink* spans) {
   Stopwatch watch;
   const auto part = part_of(iteration, first);
   const auto is_same = [&](const Part& other) {
@@ -63,10 +63,12 @@ std::vector<ResidentTraining::Step> ResidentTraining::run(
            other.iteration.number == iteration.number && other.first == first;
   };
   if (!loaded_ || !is_same(*loaded_)) {
+    const events::TimedWait wait(spans, progress_.steps);
     gpu_.release();
     load(part);
   }
   waited_for_data_ = watch.lap();
+  const events::TimedScope launch(spans, events::SpanKind::Launch, progress_.steps);
   std::vector<double> factors;
   for (std::int64_t i = 0; i < part.steps; ++i) factors.push_back(factor(progress_.steps + i));
   gpu_.launch({.first_step = progress_.steps, .lr_factors = factors, .counts = counts_});

@@ -33,9 +33,10 @@ class ResidentTraining {
     bool is_skipped = false;
   };
   /// Steps from `first` of the iteration on: as many as one launch makes. `factor` is the
-  /// schedule's for a step of the training, from 0.
+  /// schedule's for a step of the training, from 0. `spans` is told what the time went to.
   std::vector<Step> run(const DataLoader::Iteration& iteration, std::int64_t first,
-                        const std::function<double(std::int64_t step)>& factor);
+                        const std::function<double(std::int64_t step)>& factor,
+                        events::SpanSink* spans);
 
   /// Seconds of the last run in which nothing was done but waiting for samples.
   double waited_for_data() const noexcept { return waited_for_data_; }

@@ -110,7 +110,7 @@ class TrainJob {
     train_seconds_ +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const auto result = model_->epoch_so_far();
-    tell(events::EpochDone{epoch, result.loss, result.metrics});
+    tell(events::EpochDone{epoch, loader_->size(), result.loss, result.metrics});
   }
 
   void on_step(std::int64_t step, const StepResult& result) {

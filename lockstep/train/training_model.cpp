@@ -133,6 +133,9 @@ struct TrainingModel::Impl {
   void publish(const train::JobLayout& layout) {
     if (options.watchers().status == nullptr && options.world().is_this_process()) {
       own_status = train::publish_status(options, layout);
+      if (!own_status->problem().empty()) {
+        tell("'lockstep monitor' will not show this training: " + own_status->problem());
+      }
       auto watchers = options.watchers();
       watchers.status = own_status.get();
       options.watch(watchers);

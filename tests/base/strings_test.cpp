@@ -49,5 +49,18 @@ TEST(StringsTest, TellsUtf8FromOtherBytes) {
   }
 }
 
+TEST(StringsTest, PrintableTextsSteerNoTerminal) {
+  EXPECT_EQ(printable("train --lr 0.1"), "train --lr 0.1");
+  EXPECT_EQ(printable("a\x1b[2Jb\n\x7f"), "a?[2Jb??");
+  EXPECT_EQ(printable("gr\xc3\xb6\xc3\x9f"
+                      "er \xe2\x82\xac"),
+            "gr\xc3\xb6\xc3\x9f"
+            "er \xe2\x82\xac");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J\xc2\xa0"),
+            "?2J\xc2\xa0");
+  EXPECT_EQ(printable("half \xc3"), "half ?");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "tests/cli/train_runs.h"
 #include "tests/monitor/trace_format.h"
+#include "tests/support/fake_hosts.h"
 
 namespace lockstep::testing {
 namespace {
@@ -120,6 +122,53 @@ TEST_F(WatchedTrainingTest, TracesAllInstancesOnOneClock) {
   // Both trained at the same time: neither began after the other had ended.
   EXPECT_LT(times[0].first, times[1].second);
   EXPECT_LT(times[1].first, times[0].second);
+}
+
+TEST_F(WatchedTrainingTest, TracesSeveralHostsOnTheClockOfTheFirst) {
+  const FakeHosts hosts;
+  hosts.give_own_folder("x1");
+  hosts.give_own_folder("x2");
+  const auto traced = hosts.lockstep(
+      words("train --launcher ssh --host x1,x2 --num-instances 2 --dataset synthetic --size 256 "
+            "--image-size 16x16x3 --limit-test 8 --model mlp --epochs 1 --batch-size 8 "
+            "--replicas 2 --trace " +
+            path("trace.json")));
+  EXPECT_EQ(traced.exit_code, 0) << traced.err;
+  const auto trace = Json::parse(read_file(path("trace.json")));
+  expect_format(trace);
+  std::set<int> instances;
+  for (const auto& event : trace.at("traceEvents")) instances.insert(event.at("pid").get<int>());
+  EXPECT_EQ(instances, (std::set{0, 1}));
+  // Both are this machine, so that what was measured is how well it is measured.
+  const auto& clocks = trace.at("otherData").at("clocks");
+  EXPECT_THAT(clocks.dump(), HasSubstr("measured"));
+  for (const auto& clock : clocks) {
+    EXPECT_LT(std::abs(clock.at("offset_ns").get<double>()), 20e6) << clocks;
+  }
+}
+
+TEST_F(WatchedTrainingTest, TracesMoreWorkersThanMostMachinesHave) {
+  const auto traced = lockstep(
+      words("train --dataset synthetic --size 64 --image-size 8x8x3 --limit-test 8 --model mlp "
+            "--epochs 1 --batch-size 8 --num-workers 70 --trace " +
+            path("trace.json")),
+      here());
+  EXPECT_EQ(traced.exit_code, 0) << traced.err;
+}
+
+TEST_F(WatchedTrainingTest, EndsWellWithoutATraceThatCannotBeWritten) {
+  std::filesystem::create_directory(path("gone"));
+  Subprocess job(
+      lockstep_command(words("train --dataset synthetic --size 4096 --image-size 16x16x3 "
+                             "--limit-test 8 --model mlp --epochs 3 --batch-size 4 --trace " +
+                             path("gone/trace.json") + " --summary " + path("summary.json"))),
+      here());
+  ASSERT_TRUE(job.wait_for("Epoch 01", 60s));
+  std::filesystem::remove_all(path("gone"));
+  const auto ended = job.wait(60s);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("there is no trace: "));
+  EXPECT_EQ(Json::parse(read_file(path("summary.json"))).at("weights"), printed_digest(ended));
 }
 
 TEST_F(WatchedTrainingTest, WritesCurvesForTensorBoard) {

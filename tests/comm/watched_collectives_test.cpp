@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -52,6 +53,20 @@ TEST(WatchedCollectivesTest, AreToldByNameWhenTheyBeginAndEnd) {
     communicator.watch(nullptr);
     communicator.barrier("unheard");
     EXPECT_THAT(listener.take(), ElementsAre());
+  });
+}
+
+TEST(WatchedCollectivesTest, AreToldAsLongAsTheListenerLivesAndToTheLatestAlone) {
+  local::run_threads(1, [](Communicator& communicator) {
+    Listener first;
+    Listener second;
+    auto watched = std::make_unique<WatchedCollectives>(communicator, &first);
+    const auto watched_again = std::make_unique<WatchedCollectives>(communicator, &second);
+    watched.reset();
+    communicator.barrier("epoch");
+    EXPECT_THAT(first.take(), ElementsAre());
+    EXPECT_THAT(second.take(), ElementsAre("barrier epoch", "done"));
+    EXPECT_EQ(communicator.watched_by(), &second);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -270,11 +271,27 @@ TEST_F(StatusPageTest, TextsCanNeitherSteerATerminalNorBreakJson) {
     facts.command[1] = '\n';
     facts.user = {'a', '\xff', 'b'};
     facts.host = {'\xc3', '\xa4'};
+    facts.job = {'\xc2', '\x9b', 'j'};  // U+009B begins a command, as ESC [ does
   });
   const auto facts = read(path).facts;
   EXPECT_EQ(facts.command, "??" + std::string(510, 'x'));
   EXPECT_EQ(facts.user, "a?b");
   EXPECT_EQ(facts.host, "ä");
+  EXPECT_EQ(facts.job, "?j");
+}
+
+TEST_F(StatusPageTest, NumbersCannotMakeAReaderWorkForEver) {
+  const auto refuses = [&](auto change) {
+    EXPECT_THROW(read(with_facts(copy_of_page("numbers"), change)), BadPage);
+  };
+  refuses([](page::Facts& facts) {
+    facts.num_replicas = std::numeric_limits<std::int32_t>::max();
+    facts.first_replica = 0;
+    facts.local_replicas = facts.num_replicas;
+  });
+  refuses([](page::Facts& facts) {
+    facts.devices_per_replica = std::numeric_limits<std::int32_t>::max();
+  });
 }
 
 TEST_F(StatusPageTest, LeavesNothingWhereItCannotGetItsName) {

@@ -163,6 +163,17 @@ class NoticeSink final : public events::TrainSink {
   std::vector<std::string> notices;
 };
 
+TEST_F(TensorBoardTest, KnowsWhereAnEpochEndedWhoseStepsWereBeforeACrash) {
+  NoticeSink next;
+  TensorBoardLog log(folder_.path(), next);
+  log.on(events::EpochDone{.epoch = 3, .iterations = 10, .loss = 1.25, .metrics = {}});
+  log.on(events::EvaluationDone{.epoch = 3, .loss = 1.75, .metrics = {}});
+  EXPECT_EQ(own_reading(log.path()),
+            "version [\"brain.Event:2\"]\n"
+            "scalar [30, \"epoch/loss\", 1.25]\n"
+            "scalar [30, \"test/loss\", 1.75]\n");
+}
+
 TEST_F(TensorBoardTest, PutsTheCurvesOfATrainingOnOneAxis) {
   NoticeSink next;
   TensorBoardLog log(folder_.path(), next);
@@ -170,7 +181,7 @@ TEST_F(TensorBoardTest, PutsTheCurvesOfATrainingOnOneAxis) {
   log.on(events::EpochBegan{.epoch = 2, .iterations = 10});
   log.on(events::IterationDone{
       .epoch = 2, .iteration = 3, .loss = 1.5, .metrics = {{.name = "acc", .value = 40}}});
-  log.on(events::EpochDone{.epoch = 2, .loss = 1.25, .metrics = {}});
+  log.on(events::EpochDone{.epoch = 2, .iterations = 10, .loss = 1.25, .metrics = {}});
   log.on(events::EvaluationBegan{.epoch = 2, .batches = 4});
   log.on(events::EvaluationAdvanced{.done = 1});
   log.on(

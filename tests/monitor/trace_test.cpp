@@ -199,7 +199,7 @@ TEST_F(TraceTest, UsesTheStatedOffsetOfAnotherHost) {
                              {.offsets = {{"b", 5'000'500}}});
   EXPECT_EQ(spans_of(trace)[1]["ts"], 5000.5);
   EXPECT_EQ(trace["otherData"]["clocks"]["b"],
-            (Json{{"offset_ns", 5'000'500}, {"source", "stated"}}));
+            (Json{{"offset_ns", 5'000'500}, {"source", "measured"}}));
   EXPECT_EQ(trace["otherData"]["clocks"]["a"]["source"], "same clock");
 }
 

@@ -36,7 +36,7 @@ class TrainDisplayTest : public ::testing::Test {
     display.on(events::Notice{"the last 3 samples are left out"});
     screen_.pass(2s);
     display.on(events::IterationDone{1, 2, 1.4512, {{"acc", 48.44}}});
-    display.on(events::EpochDone{1, 1.8351, {{"acc", 32.34}}});
+    display.on(events::EpochDone{1, 782, 1.8351, {{"acc", 32.34}}});
     display.on(events::EvaluationBegan{1, 10});
     screen_.pass(500ms);
     display.on(events::EvaluationAdvanced{5});
@@ -105,7 +105,7 @@ TEST_F(TrainDisplayTest, GoesOnInTheMiddleOfAnEpoch) {
   display.on(events::IterationDone{12, 23, 0.5, {}});
   screen_.pass(2s);
   display.on(events::IterationDone{12, 24, 0.25, {}});
-  display.on(events::EpochDone{12, 0.375, {}});
+  display.on(events::EpochDone{12, 782, 0.375, {}});
   EXPECT_EQ(screen_.take(),
             "[Epoch 12]: 100%|██████████| 24/24 [00:04<00:00,  2.00s/it, loss=0.25]\n"
             "[Epoch 12] loss: 0.375\n");

@@ -15,6 +15,11 @@ std::string this_host() {
   return name.data();
 }
 
+std::string name_of_this_host(const topology::Identity& identity) {
+  const auto host = static_cast<std::size_t>(identity.host);
+  return host < identity.hosts.size() ? identity.hosts[host].name : this_host();
+}
+
 bool is_same_host(const std::string& a, const std::string& b) {
   if (a == b) return true;
   const auto short_name = [](const std::string& full) { return full.substr(0, full.find('.')); };

@@ -5,11 +5,15 @@
 
 #include "lockstep/topology/environment.h"
 #include "lockstep/topology/host_list.h"
+#include "lockstep/topology/identity.h"
 
 namespace lockstep::launch {
 
 /// This machine's own name.
 std::string this_host();
+
+/// As the job calls it, where its launcher has said.
+std::string name_of_this_host(const topology::Identity& identity);
 
 /// Whether two names mean the same machine, with or without a domain.
 bool is_same_host(const std::string& a, const std::string& b);

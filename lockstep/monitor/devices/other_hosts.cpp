@@ -37,6 +37,12 @@ std::optional<HostReport> read_report(const UniqueFd& folder, const std::string&
   return HostReport{std::move(*told), std::max(0.0, now - seconds_of(info.st_mtim))};
 }
 
+/// What other users' folders tell of other machines nobody here can check.
+bool is_own(const UniqueFd& folder) {
+  struct stat info {};
+  return ::fstat(folder.get(), &info) == 0 && info.st_uid == ::getuid();
+}
+
 const WatchedJob* find_job(const HostSnapshot& snapshot, const std::string& id) {
   const auto found = std::ranges::find(snapshot.jobs, id, &WatchedJob::id);
   return found == snapshot.jobs.end() ? nullptr : &*found;
@@ -100,7 +106,7 @@ void add_host(HostSnapshot& snapshot, WatchedJob& job, const HostReport& report)
 void add_other_hosts(HostSnapshot& snapshot) {
   for (auto& job : snapshot.jobs) {
     const auto folder = open_job_folder(job.folder);
-    if (!folder) continue;
+    if (!folder || !is_own(folder)) continue;
     for (const auto& name : names_in(job.folder)) {
       if (!launch::is_host_report_name(name)) continue;
       if (const auto report = read_report(folder, name, snapshot.unix_time)) {

@@ -8,6 +8,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lockstep/base/strings.h"
+
 namespace lockstep::monitor {
 namespace {
 
@@ -142,8 +144,13 @@ Phase to_phase(const Json& name) {
                       Phase::Saving, Phase::Finishing});
 }
 
+/// From another machine, and on its way to a terminal.
+std::string to_text(const Json& value) {
+  return printable(value.get<std::string>());
+}
+
 StageOnDevice to_stage(const Json& object) {
-  return {.job = object.at("job"),
+  return {.job = to_text(object.at("job")),
           .instance = object.at("instance"),
           .replica = object.at("replica"),
           .stage = object.at("stage"),
@@ -151,9 +158,9 @@ StageOnDevice to_stage(const Json& object) {
 }
 
 Device to_device(const Json& object) {
-  Device device{.host = object.at("host"),
+  Device device{.host = to_text(object.at("host")),
                 .kind = to_device_kind(object.at("kind")),
-                .model = object.at("model"),
+                .model = to_text(object.at("model")),
                 .cpus = object.at("cpus"),
                 .memory_bytes = object.at("memory_bytes"),
                 .used_memory_bytes = object.at("used_memory_bytes"),
@@ -168,9 +175,9 @@ Device to_device(const Json& object) {
 
 InstanceFacts to_facts(const Json& object, const std::string& job) {
   return {.job = job,
-          .host = object.at("host"),
-          .user = object.at("user"),
-          .command = object.at("command"),
+          .host = to_text(object.at("host")),
+          .user = to_text(object.at("user")),
+          .command = to_text(object.at("command")),
           .process = object.at("pid"),
           .start_time = to_number(object.at("start_time")),
           .instance = object.at("instance"),
@@ -201,7 +208,7 @@ InstanceState to_state(const Json& object, std::int64_t now_ns) {
                       .idle = to_number(seconds.at("idle"))},
           .device_memory_bytes = object.at("device_memory_bytes"),
           .collectives = object.at("collectives"),
-          .collective = object.at("collective"),
+          .collective = to_text(object.at("collective")),
           .is_in_collective = object.at("is_in_collective"),
           .updated_ns = now_ns - static_cast<std::int64_t>(std::clamp(age, 0.0, 1e9) * 1e9)};
 }
@@ -211,8 +218,8 @@ WatchedInstance to_instance(const Json& object, const std::string& job, std::int
   auto& found = instance.found;
   found.health = to_health(object.at("health"));
   if (found.health == Health::Damaged) {
-    found.problem = object.at("problem");
-    found.path = object.at("path");
+    found.problem = to_text(object.at("problem"));
+    found.path = to_text(object.at("path"));
     found.facts.instance = object.at("instance");
     return instance;
   }
@@ -224,7 +231,7 @@ WatchedInstance to_instance(const Json& object, const std::string& job, std::int
 }
 
 WatchedJob to_job(const Json& object, std::int64_t now_ns) {
-  WatchedJob job{.id = object.at("id"), .user = object.at("user")};
+  WatchedJob job{.id = to_text(object.at("id")), .user = to_text(object.at("user"))};
   for (const auto& instance : object.at("instances")) {
     job.instances.push_back(to_instance(instance, job.id, now_ns));
   }
@@ -233,7 +240,7 @@ WatchedJob to_job(const Json& object, std::int64_t now_ns) {
 
 HostSnapshot to_snapshot(const Json& object) {
   // Any time will do that is later than what is told of.
-  HostSnapshot snapshot{.host = object.at("host"),
+  HostSnapshot snapshot{.host = to_text(object.at("host")),
                         .unix_time = to_number(object.at("time")),
                         .steady_ns = std::numeric_limits<std::int64_t>::max() / 2};
   for (const auto& device : object.at("devices")) snapshot.devices.push_back(to_device(device));

@@ -83,19 +83,11 @@ TrackSpans read_track(const TrackHeader& header, std::span<const Slot> ring) {
   return track;
 }
 
-}  // namespace
-
-namespace {
-
-void copy_text(char (&target)[kNameBytes], const std::string& text) {
-  std::memcpy(target, text.data(), std::min(text.size(), kNameBytes - 1));
-}
-
 /// As if they had come one after another, behind those that are lost.
 void pack_track(const TrackSpans& track, TrackHeader& header, std::span<Slot> ring) {
   const bool is_full = track.spans.size() + 1 == ring.size();
   const auto before = is_full ? track.lost : 0;
-  copy_text(header.name, track.name);
+  copy_name(header.name, track.name);
   for (std::size_t i = 0; i < track.spans.size(); ++i) {
     const auto& span = track.spans[i];
     auto& slot = ring[(before + i) % ring.size()];
@@ -122,8 +114,8 @@ std::vector<std::byte> pack_spans(const InstanceSpans& instance) {
                                      .spans_per_track = longest + 1,
                                      .wall_minus_monotonic = instance.wall_minus_monotonic,
                                      .tracks = tracks};
-  copy_text(header.host, instance.host);
-  copy_text(header.boot, instance.boot);
+  copy_name(header.host, instance.host);
+  copy_name(header.boot, instance.boot);
   auto* const headers = reinterpret_cast<TrackHeader*>(&header + 1);
   auto* const slots = reinterpret_cast<Slot*>(headers + tracks);
   for (std::size_t i = 0; i < instance.tracks.size(); ++i) {

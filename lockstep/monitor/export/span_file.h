@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/events/trace_events.h"
@@ -20,6 +22,11 @@ namespace lockstep::monitor {
 
 inline constexpr std::uint64_t kSpanFileMagic = 0x31306e6170736b6cU;  // "lkspan01"
 inline constexpr std::size_t kNameBytes = 64;
+
+/// Cuts a name that is too long.
+inline void copy_name(char (&target)[kNameBytes], std::string_view name) noexcept {
+  std::copy_n(name.begin(), std::min(name.size(), kNameBytes - 1), target);
+}
 
 struct FileHeader {
   std::uint64_t magic = 0;  ///< written last

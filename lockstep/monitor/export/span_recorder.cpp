@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cerrno>
 #include <new>
 #include <span>
 
@@ -33,19 +33,27 @@ void check(const RecorderOptions& options) {
   }
 }
 
-void* map_new_file(const std::string& path, std::size_t size) {
-  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+UniqueFd make_file(const std::string& path, std::size_t size) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file || ::ftruncate(file.get(), static_cast<off_t>(size)) != 0) {
     throw io_error("trace: " + path);
   }
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) throw io_error("trace: " + path);
-  return memory;
+  return file;
 }
 
-/// Cuts a name that is too long.
-void copy_name(char (&target)[kNameBytes], std::string_view name) {
-  std::memcpy(target, name.data(), std::min(name.size(), kNameBytes - 1));
+/// A disk that is full is an error here, and not a signal when the memory is first touched.
+void take_room(const UniqueFd& file, std::size_t offset, std::size_t bytes) {
+  const int error =
+      ::posix_fallocate(file.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  if (error == 0) return;
+  errno = error;
+  throw io_error("trace: room for what is recorded");
+}
+
+void* map_file(const UniqueFd& file, std::size_t size) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) throw io_error("trace: map what is recorded");
+  return memory;
 }
 
 /// Two clocks cannot be read at the same instant: of a few tries, the one that took least time.
@@ -102,7 +110,9 @@ class SpanRecorder::Track final : public events::SpanSink {
 SpanRecorder::SpanRecorder(const std::string& path, const RecorderOptions& options) {
   check(options);
   size_ = span_file_size(options.threads, options.spans);
-  header_ = new (map_new_file(path, size_)) FileHeader;
+  file_ = make_file(path, size_);
+  take_room(file_, 0, span_file_size(options.threads, 0));
+  header_ = new (map_file(file_, size_)) FileHeader;
   header_->instance = options.instance;
   header_->attempt = options.attempt;
   header_->process = ::getpid();
@@ -125,12 +135,14 @@ events::SpanSink& SpanRecorder::track(std::string_view name) {
     throw Error(ErrorKind::Options,
                 fmt::format("trace: expected at most {} threads, found another one: {}",
                             header_->most_tracks, name),
-                "make the recorder for more threads");
+                "fewer --num-workers");
   }
   auto* headers = reinterpret_cast<TrackHeader*>(header_ + 1);
   auto* slots = reinterpret_cast<Slot*>(headers + header_->most_tracks);
   auto* header = new (headers + index) TrackHeader;
   copy_name(header->name, name);
+  const auto ring_bytes = header_->spans_per_track * sizeof(Slot);
+  take_room(file_, span_file_size(header_->most_tracks, 0) + index * ring_bytes, ring_bytes);
   const std::span ring(slots + index * header_->spans_per_track, header_->spans_per_track);
   // Pages that are there already cost no fault in the middle of a step.
   std::uninitialized_default_construct(ring.begin(), ring.end());

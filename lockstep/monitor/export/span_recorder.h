@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/file.h"
 #include "lockstep/events/trace_events.h"
 #include "lockstep/monitor/export/span_file.h"
 
@@ -42,6 +43,7 @@ class SpanRecorder final : public events::SpanTracks {
  private:
   class Track;
 
+  UniqueFd file_;
   FileHeader* header_ = nullptr;
   std::size_t size_ = 0;
   std::mutex mutex_;

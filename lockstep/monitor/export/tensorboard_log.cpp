@@ -22,7 +22,7 @@ void TensorBoardLog::on(const events::IterationDone& event) {
 }
 
 void TensorBoardLog::on(const events::EpochDone& event) {
-  step_ = event.epoch * iterations_;
+  step_ = event.epoch * event.iterations;
   add("epoch/", step_, event.loss, event.metrics);
   next_.on(event);
   tell_of_failure();

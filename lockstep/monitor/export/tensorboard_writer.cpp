@@ -128,17 +128,6 @@ void check_text(std::string_view tag, std::string_view text) {
               "write it to a file, and its name here");
 }
 
-/// Every byte of a broken text that is not plain ASCII becomes a question mark. Rare enough that
-/// nothing finer is worth it.
-std::string shown(std::string_view text) {
-  std::string result(text);
-  if (is_utf8(text)) return result;
-  for (char& character : result) {
-    if (static_cast<unsigned char>(character) >= 0x80) character = '?';
-  }
-  return result;
-}
-
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
@@ -190,7 +179,7 @@ void TensorBoardWriter::add_text(std::string_view tag, std::int64_t step, std::s
   check_text(tag, text);
   WireMessage value;
   value.add_bytes(value_field::kTag, tag)
-      .add_message(value_field::kTensor, text_tensor(shown(text)))
+      .add_message(value_field::kTensor, text_tensor(to_utf8(std::string(text))))
       .add_message(value_field::kMetadata, text_metadata());
   append(to_record(event_with(clock_(), step, value)));
 }

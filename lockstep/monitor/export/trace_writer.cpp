@@ -35,7 +35,7 @@ struct ClockOffset {
 ClockOffset offset_of(const InstanceSpans& instance, const InstanceSpans& first,
                       const TraceClocks& clocks) {
   if (const auto stated = clocks.offsets.find(instance.host); stated != clocks.offsets.end()) {
-    return {stated->second, "stated"};
+    return {stated->second, "measured"};
   }
   const bool same_machine = instance.boot.empty() && first.boot.empty()
                                 ? instance.host == first.host

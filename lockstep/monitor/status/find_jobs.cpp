@@ -101,7 +101,7 @@ std::string name_of_job(const std::vector<FoundInstance>& instances, const std::
   for (const auto& found : instances) {
     if (!found.facts.job.empty()) return found.facts.job;
   }
-  return folder;
+  return printable(folder);
 }
 
 /// By user too: what other launchers call their jobs need not be unique.

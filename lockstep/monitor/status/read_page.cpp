@@ -36,17 +36,6 @@ Value read_at(int file, std::size_t offset) {
 }
 
 /// Texts come from a file that anybody may have written, and go to a terminal and into JSON.
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](char byte) { return static_cast<unsigned char>(byte) < ' ' || byte == '\x7f'; },
-      '?');
-  if (!is_utf8(text)) {
-    std::ranges::replace_if(
-        text, [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; }, '?');
-  }
-  return text;
-}
-
 template <std::size_t size>
 std::string to_text(const std::array<char, size>& place) {
   return printable({place.begin(), std::find(place.begin(), place.end(), '\0')});
@@ -59,11 +48,16 @@ struct Head {
   std::uint64_t facts_checksum;
 };
 
+/// More than any job has. Whoever shows a page makes something of each.
+constexpr std::int32_t kMost = 1 << 16;
+constexpr std::int32_t kMostStages = 1 << 10;
+
 void check(const page::Facts& facts) {
   const bool is_sound =
-      facts.process > 0 && facts.num_instances > 0 && facts.instance >= 0 &&
-      facts.instance < facts.num_instances && facts.restart_count >= 0 &&
+      facts.process > 0 && facts.num_instances > 0 && facts.num_instances <= kMost &&
+      facts.instance >= 0 && facts.instance < facts.num_instances && facts.restart_count >= 0 &&
       facts.first_replica >= 0 && facts.local_replicas > 0 && facts.num_replicas > 0 &&
+      facts.num_replicas <= kMost && facts.devices_per_replica <= kMostStages &&
       facts.local_replicas <= facts.num_replicas - facts.first_replica &&
       facts.devices_per_replica > 0 && facts.threads_per_device >= 0 && facts.num_devices >= 0 &&
       facts.device_kind >= 0 && facts.device_kind <= static_cast<int>(DeviceKind::Cuda);
@@ -143,7 +137,10 @@ page::State read_stored_state(int file) {
 InstanceState read_state(int file) {
   if (read_sequence(file) == 0) return {};
   const auto stored = read_stored_state(file);
-  if (stored.phase < 0 || stored.phase > static_cast<std::int64_t>(Phase::Finishing)) {
+  constexpr std::int64_t kMostSteps = std::int64_t{1} << 31;  // their product has to fit, too
+  const auto is_count = [](std::int64_t value) { return value >= 0 && value <= kMostSteps; };
+  if (stored.phase < 0 || stored.phase > static_cast<std::int64_t>(Phase::Finishing) ||
+      !is_count(stored.epoch) || !is_count(stored.step) || !is_count(stored.steps_of_epoch)) {
     throw BadPage("damaged: what it says of its work cannot be");
   }
   return {.phase = static_cast<Phase>(stored.phase),

@@ -39,16 +39,10 @@ std::string job_name(const topology::Identity& identity) {
   return fmt::format("{:012x}", Fnv().add(identity.session).value() & 0xffff'ffff'ffff);
 }
 
-/// As the job calls it, where its launcher says.
-std::string host_name(const topology::Identity& identity) {
-  const auto host = static_cast<std::size_t>(identity.host);
-  return host < identity.hosts.size() ? identity.hosts[host].name : launch::this_host();
-}
-
 InstanceFacts gather_facts(const topology::Identity& identity, DeviceKind device_kind) {
   const int process = ::getpid();
   return {.job = job_name(identity),
-          .host = host_name(identity),
+          .host = launch::name_of_this_host(identity),
           .user = user_name(::getuid()),
           .command = own_command(),
           .process = process,
