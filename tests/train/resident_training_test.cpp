@@ -79,15 +79,22 @@ WeightLayout layout_of_two_numbers() {
   return layout;
 }
 
+struct SpanList final : events::SpanSink {
+  void on(const events::Span& span) noexcept override { all.push_back(span); }
+  std::vector<events::Span> all;
+};
+
 class ResidentTrainingTest : public ::testing::Test {
  protected:
   ResidentTrainingTest() { training_.take_over(before_.data()); }
 
   std::vector<ResidentTraining::Step> run(std::int64_t epoch, std::int64_t number,
                                           std::int64_t first) {
-    return training_.run({&loader_, epoch, number}, first, [](std::int64_t) { return 1.0; });
+    return training_.run(
+        {&loader_, epoch, number}, first, [](std::int64_t) { return 1.0; }, &spans_);
   }
 
+  SpanList spans_;
   FakeGpu gpu_;
   Options options_ = alone().device_iterations(3).steps_at_once(2);
   WeightLayout layout_ = layout_of_two_numbers();
@@ -100,6 +107,16 @@ class ResidentTrainingTest : public ::testing::Test {
                      {.batch_size = 1, .workers = 0}};
   ResidentTraining training_{gpu_, options_, shape_, totals_};
 };
+
+TEST_F(ResidentTrainingTest, TellsOfEachLaunch) {
+  run(0, 0, 0);
+  run(0, 0, 2);
+  std::vector<std::int64_t> steps;
+  for (const auto& span : spans_.all) {
+    if (span.kind == events::SpanKind::Launch) steps.push_back(span.step);
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 2}));
+}
 
 TEST_F(ResidentTrainingTest, LoadsTheNextLaunchWhileOneRuns) {
   EXPECT_EQ(run(0, 0, 0).size(), 2);
