@@ -229,7 +229,7 @@ TEST_F(ConnectionTableTest, WaitsLongerForAReaderAndForeverForAQuietStream) {
   add(table, second_, 0ms);
   add(table, third_, 0ms);
   table.answering(&first_, start_);
-  table.streaming(&second_, start_);
+  table.answering(&second_, start_);
   table.resting(&second_);
   table.answering(&third_, start_);
   table.awaiting_request(&third_, start_ + 900ms);
@@ -248,6 +248,16 @@ TEST_F(ConnectionTableTest, MakesRoomByTheOldestRequestThatIsNotComplete) {
   EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
   table.remove(&second_);
   EXPECT_EQ(table.size(), 2U);
+}
+
+TEST_F(ConnectionTableTest, MakesRoomByTheOldestReaderWhereAllRequestsAreComplete) {
+  ConnectionTable table({.most = 4, .request = 100ms, .answer = 1000ms});
+  add(table, first_, 0ms);
+  add(table, second_, 1ms);
+  table.answering(&second_, start_ + 2ms);
+  table.answering(&first_, start_ + 3ms);
+  add(table, third_, 4ms);
+  EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
 }
 
 class DashboardOptionsTest : public ::testing::Test {

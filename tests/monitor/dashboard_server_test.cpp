@@ -161,8 +161,11 @@ std::vector<int> read_steps(RawConnection& stream, std::size_t count) {
   while (steps.size() < count && stream.read_until("\n\n", 30s)) {
     auto& text = stream.read();
     const auto end = text.find("\n\n");
-    const auto begin = text.rfind("\"step\":", text.find(",\"steps\":600"));
-    if (begin < end) steps.push_back(std::atoi(text.c_str() + begin + 7));
+    const auto begin = text.find("data: ");
+    if (begin < end) {
+      const auto state = nlohmann::json::parse(text.substr(begin + 6, end - begin - 6));
+      steps.push_back(state["jobs"][0]["step"]);
+    }
     text.erase(0, end + 2);
   }
   return steps;
@@ -228,6 +231,20 @@ TEST_F(DashboardServerTest, ServesOthersWhileSlowOnesHoldAllConnections) {
   }
   for (int i = 0; i < 5; ++i) EXPECT_EQ(status_of(ask(server.port(), "GET /")), 200);
   EXPECT_LE(server.statistics().open_connections, 8);
+}
+
+TEST_F(DashboardServerTest, ServesOthersWhileAnswersThatNobodyReadsHoldAllConnections) {
+  const auto& server = serve({.most_connections = 8, .most_streams = 2, .patience = 60s});
+  // More than the buffers of a connection take.
+  std::string requests;
+  for (int i = 0; i < 100; ++i) requests += "GET /chart.js HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  std::vector<std::unique_ptr<RawConnection>> deaf;
+  for (std::size_t i = 0; i < 7; ++i) {
+    deaf.push_back(std::make_unique<RawConnection>(server.port()));
+    deaf.back()->send(requests);
+    ASSERT_TRUE(testing::eventually([&] { return server.statistics().requests > i; }, 20s));
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(status_of(ask(server.port(), "GET /")), 200) << i;
 }
 
 TEST_F(DashboardServerTest, EndsAtOnceWithStreamsOpen) {
