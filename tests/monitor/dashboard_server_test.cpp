@@ -10,6 +10,7 @@
 #include <atomic>
 #include <deque>
 #include <random>
+#include <regex>
 #include <thread>
 
 #include "lockstep/base/version.h"
@@ -161,10 +162,11 @@ std::vector<int> read_steps(RawConnection& stream, std::size_t count) {
   while (steps.size() < count && stream.read_until("\n\n", 30s)) {
     auto& text = stream.read();
     const auto end = text.find("\n\n");
-    const auto begin = text.find("data: ");
-    if (begin < end) {
-      const auto state = nlohmann::json::parse(text.substr(begin + 6, end - begin - 6));
-      steps.push_back(state["jobs"][0]["step"]);
+    // Without the sizes of chunks, which may stand anywhere.
+    const auto event =
+        std::regex_replace(text.substr(0, end), std::regex("\r\n[0-9a-fA-F]+\r\n"), "");
+    if (const auto begin = event.find("data: "); begin != std::string::npos) {
+      steps.push_back(nlohmann::json::parse(event.substr(begin + 6))["jobs"][0]["step"]);
     }
     text.erase(0, end + 2);
   }
