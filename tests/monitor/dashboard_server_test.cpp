@@ -164,7 +164,7 @@ std::vector<int> read_steps(RawConnection& stream, std::size_t count) {
     const auto end = text.find("\n\n");
     // Without the sizes of chunks, which may stand anywhere.
     const auto event =
-        std::regex_replace(text.substr(0, end), std::regex("\r\n[0-9a-fA-F]+\r\n"), "");
+        std::regex_replace(text.substr(0, end), std::regex("\r\n[0-9a-fA-F]+\r\n?"), "");
     if (const auto begin = event.find("data: "); begin != std::string::npos) {
       steps.push_back(nlohmann::json::parse(event.substr(begin + 6))["jobs"][0]["step"]);
     }
