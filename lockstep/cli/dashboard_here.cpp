@@ -1,14 +1,16 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <iostream>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/strings.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/dashboard_port.h"
 #include "lockstep/cli/dashboard_process.h"
@@ -23,7 +25,7 @@ namespace {
 struct DashboardArguments {
   monitor::DashboardOptions options;
   std::string job{};
-  std::string token{};
+  std::optional<std::string> token_file{};
 };
 
 void define(CLI::App& app, DashboardArguments& to) {
@@ -41,9 +43,10 @@ void define(CLI::App& app, DashboardArguments& to) {
                  "a name by which browsers may call this machine, beside its address; repeatable")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  app.add_option("--token", to.token,
-                 "what browsers have to know, 16 to 128 letters and digits [none on loopback]")
-      ->type_name("WORD");
+  app.add_option("--token-file", to.token_file,
+                 "a file whose first line browsers have to know, 16 to 128 letters and digits; "
+                 "'-': standard input [none on loopback]")
+      ->type_name("FILE");
   app.add_option("--job", to.job, "show one job alone [all]")->type_name("ID");
   app.footer(
       "Shows the jobs of this machine in a browser, until it is ended by Ctrl-C or SIGTERM: what\n"
@@ -52,7 +55,22 @@ void define(CLI::App& app, DashboardArguments& to) {
       "whole\n"
       "where it was started.\n"
       "\n"
+      "Everybody who has an account on this machine can reach loopback. So without a token only\n"
+      "jobs of your own are shown; root, who may look at all, sees those of others with one.\n"
+      "\n"
       "Example: lockstep dashboard --port 8080\n");
+}
+
+/// From a file, since all users can read what stands on a command line.
+std::string read_token(const std::string& file) {
+  std::string text;
+  if (file == "-") {
+    std::getline(std::cin, text);
+  } else {
+    text = read_file(file);
+  }
+  const auto line = std::string_view(text).substr(0, text.find('\n'));
+  return std::string(trim(line));
 }
 
 /// Blocked before the server's thread is there, so that they come to this one alone.
@@ -68,17 +86,18 @@ sigset_t block_end_signals() {
 
 int dashboard_here(const Invocation& invocation) {
   CLI::App app("Shows the jobs of this machine in a browser.", "dashboard");
-  set_usage(app, "dashboard [--port PORT] [--address ADDRESS] [--token WORD] [--job ID]");
+  set_usage(app, "dashboard [--port PORT] [--address ADDRESS] [--token-file FILE] [--job ID]");
   DashboardArguments arguments;
   define(app, arguments);
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
   auto& options = arguments.options;
-  if (!arguments.token.empty()) options.token = arguments.token;
+  if (arguments.token_file) options.token = read_token(*arguments.token_file);
   const bool is_ours = options.address == "localhost" || monitor::is_loopback(options.address);
   if (!options.token && !is_ours) options.token = monitor::make_token();
 
   const auto ends = block_end_signals();
-  monitor::StatusFeed feed(invocation.environment, arguments.job);
+  monitor::StatusFeed feed(invocation.environment,
+                           {.job = arguments.job, .shows_others = options.token.has_value()});
   const monitor::DashboardServer server(feed, options);
   fmt::print("{}{}\n", kDashboardGreeting, server.url());
   if (std::fflush(stdout) != 0) throw io_error("standard output");

@@ -2,11 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -17,17 +21,54 @@
 namespace lockstep::cli {
 namespace {
 
-/// Up to the end of the first line, or of all.
-std::string read_line(const UniqueFd& from) {
-  std::string line;
-  char letter = 0;
-  ssize_t count = 0;
-  while ((count = ::read(from.get(), &letter, 1)) == 1 || (count < 0 && errno == EINTR)) {
-    if (count < 0) continue;
-    if (letter == '\n') return line;
-    line += letter;
+using Clock = std::chrono::steady_clock;
+
+/// It listens before it says so, and does nothing else that takes long: a machine has to be busy
+/// with other things to need seconds for it.
+constexpr std::chrono::seconds kPatience{10};
+
+/// What became of waiting for a line.
+struct Awaited {
+  std::string line{};             ///< or what there was of it when the pipe was closed
+  bool is_late = false;           ///< nothing came in time
+  std::optional<int> end_signal;  ///< that came before it
+};
+
+/// Up to the end of the first line, or of all. Signals that end no job come too early to mean
+/// anything, and are dropped.
+Awaited read_line(const UniqueFd& from, launch::Signals& signals) {
+  Awaited awaited;
+  const auto deadline = Clock::now() + kPatience;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    awaited.is_late = left <= 0;
+    if (awaited.is_late) return awaited;
+    pollfd fds[] = {{.fd = from.get(), .events = POLLIN, .revents = 0},
+                    {.fd = signals.fd(), .events = POLLIN, .revents = 0}};
+    if (::poll(fds, 2, static_cast<int>(left)) <= 0) continue;
+    while (const auto signal = signals.take()) {
+      if (!launch::ends_job(*signal)) continue;
+      awaited.end_signal = signal;
+      return awaited;
+    }
+    if (fds[0].revents == 0) continue;
+    char letter = 0;
+    const auto count = ::read(from.get(), &letter, 1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0 || letter == '\n') return awaited;
+    awaited.line += letter;
   }
-  return line;
+}
+
+/// As if the signal had never been blocked.
+[[noreturn]] void end_by(int signal) {
+  ::signal(signal, SIG_DFL);
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, signal);
+  ::raise(signal);
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  ::_exit(128 + signal);
 }
 
 int wait_for(pid_t pid) {
@@ -48,7 +89,8 @@ ErrorKind kind_of(int code) {
 }  // namespace
 
 DashboardProcess::DashboardProcess(int port, const std::string& job,
-                                   const topology::Environment& environment, const sigset_t& mask) {
+                                   const topology::Environment& environment,
+                                   launch::Signals& signals) {
   const auto program = program_beside(kDashboardProgram);
   auto output = make_pipe();
   const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -62,15 +104,27 @@ DashboardProcess::DashboardProcess(int port, const std::string& job,
        .stdout_fd = output.write_end.get(),
        .stderr_fd = STDERR_FILENO,
        .cpus = {},
-       .signal_mask = mask,
+       .signal_mask = signals.original_mask(),
        .descriptors = descriptors});
   pid_ = spawned.pid();
   spawned.execute(program);
   output.write_end.reset();
-  const auto line = read_line(output.read_end);
+  const auto awaited = read_line(output.read_end, signals);
   const std::string_view greeting = kDashboardGreeting;
-  if (line.starts_with(greeting)) {
-    url_ = line.substr(greeting.size());
+  if (awaited.end_signal) {
+    end();
+    end_by(*awaited.end_signal);
+  }
+  if (awaited.is_late) {
+    end();
+    throw Error(ErrorKind::Timeout,
+                fmt::format("run: --dashboard: expected {} to say within {} s at which address it "
+                            "serves, found that it has not",
+                            kDashboardProgram, kPatience.count()),
+                "leave --dashboard out, and start 'lockstep dashboard' when the machine is well");
+  }
+  if (awaited.line.starts_with(greeting)) {
+    url_ = awaited.line.substr(greeting.size());
     return;
   }
   const int code = wait_for(pid_);
@@ -81,8 +135,12 @@ DashboardProcess::DashboardProcess(int port, const std::string& job,
               "--dashboard 0, which takes a port that is free; or leave it out");
 }
 
-/// Where the warden has reaped it, its number may be another's by now.
 DashboardProcess::~DashboardProcess() {
+  end();
+}
+
+/// Where the warden has reaped it, its number may be another's by now.
+void DashboardProcess::end() noexcept {
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) != 0) return;
   ::kill(pid_, SIGKILL);
@@ -92,10 +150,10 @@ DashboardProcess::~DashboardProcess() {
 std::unique_ptr<DashboardProcess> start_dashboard(const RunArguments& arguments,
                                                   const std::string& job,
                                                   const topology::Environment& environment,
-                                                  const launch::Signals& signals) {
+                                                  launch::Signals& signals) {
   if (!arguments.dashboard_port) return nullptr;
-  auto dashboard = std::make_unique<DashboardProcess>(*arguments.dashboard_port, job, environment,
-                                                      signals.original_mask());
+  auto dashboard =
+      std::make_unique<DashboardProcess>(*arguments.dashboard_port, job, environment, signals);
   if (arguments.console.verbosity != ui::Verbosity::Quiet) {
     fmt::print(stderr, "lockstep: {}{}\n", kDashboardGreeting, dashboard->url());
   }

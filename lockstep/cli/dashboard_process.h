@@ -1,6 +1,5 @@
 #pragma once
 
-#include <signal.h>
 #include <sys/types.h>
 
 #include <memory>
@@ -20,13 +19,13 @@ inline constexpr const char* kDashboardGreeting = "dashboard: ";
 /// what the launcher can do without. It is in a process group of its own, and ends with the thread
 /// that made it, or when this is destroyed.
 ///
-/// Errors: `Unavailable` where the program is missing; that of the dashboard where it could not
-/// serve, of which it has told.
+/// Errors: `Unavailable` where the program is missing; `Timeout` where it does not say in time that
+/// it serves; that of the dashboard where it could not serve, of which it has told.
 class DashboardProcess {
  public:
-  /// `mask` is of the signals that it is to have blocked.
+  /// Waits until it serves. A signal that ends jobs ends this process: there is none to end yet.
   DashboardProcess(int port, const std::string& job, const topology::Environment& environment,
-                   const sigset_t& mask);
+                   launch::Signals& signals);
   ~DashboardProcess();
   DashboardProcess(const DashboardProcess&) = delete;
   DashboardProcess& operator=(const DashboardProcess&) = delete;
@@ -34,6 +33,8 @@ class DashboardProcess {
   const std::string& url() const noexcept { return url_; }
 
  private:
+  void end() noexcept;
+
   pid_t pid_ = -1;
   std::string url_;
 };
@@ -43,6 +44,6 @@ class DashboardProcess {
 std::unique_ptr<DashboardProcess> start_dashboard(const RunArguments& arguments,
                                                   const std::string& job,
                                                   const topology::Environment& environment,
-                                                  const launch::Signals& signals);
+                                                  launch::Signals& signals);
 
 }  // namespace lockstep::cli

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 
 #include "lockstep/base/strings.h"
 #include "lockstep/ui/fitted_table.h"
@@ -206,13 +205,6 @@ std::string device_ids_text(std::vector<int> ids) {
   return to_ranges(ids);
 }
 
-/// Without the folder of its program, which says little and takes the room.
-std::string command_text(const std::string& command) {
-  const auto program_end = std::min(command.find(' '), command.size());
-  const auto slash = command.rfind('/', program_end);
-  return slash == std::string::npos ? command : command.substr(slash + 1);
-}
-
 /// A part of the time that was measured.
 std::string share_text(double part, const monitor::PhaseSeconds& all) {
   const auto total = all.data + all.compute + all.reduce + all.idle;
@@ -256,7 +248,7 @@ std::string process_table(const HostSnapshot& snapshot, const MonitorView& view)
                short_rate(state.samples_per_second), number(state.loss, 3),
                number(state.accuracy, 1), share_text(state.seconds.data, state.seconds),
                share_text(state.seconds.reduce, state.seconds), phase_text(*each.instance),
-               state.is_in_collective ? state.collective : kNone, command_text(facts.command)});
+               state.is_in_collective ? state.collective : kNone, monitor::short_command(facts)});
   }
   return table.to_string(view.width);
 }

@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <thread>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/process_facts.h"
-#include "lockstep/base/strings.h"
+#include "lockstep/monitor/export/span_file.h"
 #include "lockstep/monitor/export/span_recorder.h"
+#include "lockstep/monitor/export/tensorboard_writer.h"
 #include "lockstep/monitor/status/status_publisher.h"
 #include "lockstep/monitor/web/dashboard_server.h"
 #include "tests/cli/train_runs.h"
@@ -99,6 +102,107 @@ TEST_F(DashboardTest, NeedsATokenBeyondLoopback) {
   EXPECT_EQ(status_of(ask(port, "GET /api/jobs")), 401);
 }
 
+TEST_F(DashboardTest, TakesATokenFromAFileOrFromStandardInputAndNotFromTheCommandLine) {
+  const std::string token = "0123456789abcdef";
+  write_file(path("token"), token + "\n");
+  auto options = here();
+  options.input = token + "\n";
+  for (const auto& file : {path("token"), std::string("-")}) {
+    Subprocess dashboard(lockstep_command({"dashboard", "--port", "0", "--token-file", file}),
+                         options);
+    ASSERT_TRUE(dashboard.wait_for("/?token=" + token + "\n", 60s)) << file;
+    const auto port = port_of(dashboard.out());
+    EXPECT_EQ(status_of(ask(port, "GET /api/jobs")), 401);
+    EXPECT_EQ(status_of(ask(port, "GET /api/jobs",
+                            "Host: localhost\r\nAuthorization: Bearer " + token + "\r\n")),
+              200);
+    const auto line = read_file("/proc/" + std::to_string(dashboard.pid()) + "/cmdline");
+    EXPECT_EQ(line.find(token), std::string::npos);
+  }
+}
+
+TEST_F(DashboardTest, RefusesATokenThatIsMissingOrTooShort) {
+  const auto missing = lockstep({"dashboard", "--token-file", path("none")}, here());
+  EXPECT_EQ(missing.exit_code, exit_code(ErrorKind::Io));
+  EXPECT_THAT(missing.err, HasSubstr(path("none")));
+  write_file(path("short"), "word\n");
+  const auto guessed = lockstep({"dashboard", "--token-file", path("short")}, here());
+  EXPECT_EQ(guessed.exit_code, exit_code(ErrorKind::Options));
+  EXPECT_THAT(guessed.err, HasSubstr("expected a token of 16 to 128 characters, found 4"));
+  const auto nothing = lockstep({"dashboard", "--token-file", "-"}, here());
+  EXPECT_THAT(nothing.err, HasSubstr("expected a token of 16 to 128 characters, found 0"));
+}
+
+/// A launcher beside which lies a dashboard that never says that it serves.
+class SilentDashboardTest : public DashboardTest {
+ protected:
+  Words command() const {
+    const auto launcher = path("lockstep");
+    std::filesystem::copy_file(LOCKSTEP_BINARY, launcher);
+    write_file(path("lockstep-dashboard"),
+               "#!/bin/sh\n: > " + path("waited-for") + "\nexec sleep 1000\n");
+    std::filesystem::permissions(path("lockstep-dashboard"), std::filesystem::perms::owner_all);
+    return {launcher, "run", "--dashboard", "0", "touch", path("ran")};
+  }
+};
+
+TEST_F(SilentDashboardTest, IsNotWaitedForForEver) {
+  const auto result = run(command(), here());
+  EXPECT_EQ(result.exit_code, exit_code(ErrorKind::Timeout));
+  EXPECT_THAT(result.err, HasSubstr("run: --dashboard: expected lockstep-dashboard to say within "
+                                    "10 s at which address it serves, found that it has not"));
+  EXPECT_FALSE(std::filesystem::exists(path("ran")));
+}
+
+TEST_F(SilentDashboardTest, KeepsNobodyFromEndingTheLauncher) {
+  Subprocess job(command(), here());
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("waited-for")); }, 20s));
+  const auto begin = std::chrono::steady_clock::now();
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait().signal, SIGINT);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_FALSE(std::filesystem::exists(path("ran")));
+}
+
+/// Stops a process half of the time, as a busy neighbour on its core would.
+class Brake {
+ public:
+  explicit Brake(pid_t process)
+      : thread_([this, process] {
+          while (!is_over_) {
+            ::kill(process, SIGSTOP);
+            std::this_thread::sleep_for(40ms);
+            ::kill(process, SIGCONT);
+            std::this_thread::sleep_for(40ms);
+          }
+        }) {}
+  ~Brake() {
+    is_over_ = true;
+    thread_.join();
+  }
+  Brake(const Brake&) = delete;
+  Brake& operator=(const Brake&) = delete;
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
+
+TEST_F(DashboardTest, MarksTheInstanceOfATrainingThatTheOthersWaitFor) {
+  auto job = start(
+      "train --epochs 100000 --dashboard 0 --model convnet --dataset synthetic --size 512 "
+      "--image-size 32x32x3 --limit-test 16 --batch-size 16 --eval-every 0 --replicas 2 "
+      "--num-instances 2");
+  const auto port = port_of(url_of(*job));
+  ASSERT_TRUE(eventually([&] { return is_training(port); }, 60s));
+  const Brake brake(jobs_at(port)[0]["hosts"][0]["instances"][1]["pid"].get<pid_t>());
+  const auto is_marked = [&] {
+    const auto jobs = jobs_at(port);
+    return jobs.size() == 1 && jobs[0].value("slowest", Json()) == 1;
+  };
+  EXPECT_TRUE(eventually(is_marked, 60s)) << jobs_at(port);
+}
+
 TEST_F(DashboardTest, Requests10000MalformedOrSlowChangeNeitherDigestNorEnd) {
   const std::string training = std::string(kTraining) + "--epochs 600 ";
   const auto undisturbed = lockstep(words("train " + training), here());
@@ -134,27 +238,59 @@ int dashboard_of(const Subprocess& job) {
   return 0;
 }
 
-/// Seconds that telling a status page takes, and recording a span.
+/// Seconds that telling a status page takes, recording a span, and a value for TensorBoard.
 struct UnitCosts {
   double update = 0;
   double span = 0;
+  double value = 0;
 };
 
 UnitCosts measure_costs(const std::string& folder) {
-  constexpr int kTimes = 200'000;
-  const auto seconds_each = [&](const auto& action) {
+  const auto seconds_each = [&](int times, const auto& action) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kTimes; ++i) action(i);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kTimes;
+    for (int i = 0; i < times; ++i) action(i);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
   };
   const topology::Environment environment({{"TMPDIR", folder}});
   monitor::StatusPublisher status({}, environment, monitor::DeviceKind::Cpu);
-  monitor::SpanRecorder recorder(folder + "/spans", {});
+  monitor::SpanRecorder recorder(folder + "/measured", {});
   auto& track = recorder.track("device 0");
-  return {.update = seconds_each([&](int step) { status.on({.step = step}); }),
-          .span = seconds_each([&](int step) {
-            const events::TimedScope scope(&track, events::SpanKind::Forward, step);
-          })};
+  monitor::TensorBoardWriter curves(folder + "/measured-curves");
+  return {
+      .update = seconds_each(200'000, [&](int step) { status.on({.step = step}); }),
+      .span = seconds_each(200'000,
+                           [&](int step) {
+                             const events::TimedScope scope(&track, events::SpanKind::Forward,
+                                                            step);
+                           }),
+      .value = seconds_each(20'000, [&](int step) { curves.add_scalar("train/loss", step, 1.5); })};
+}
+
+/// That all instances have recorded so far.
+std::uint64_t spans_in(const std::string& folder) {
+  std::uint64_t count = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("spans-")) continue;
+    for (const auto& track : monitor::read_span_file(entry.path().string()).tracks) {
+      count += track.spans.size() + track.lost;
+    }
+  }
+  return count;
+}
+
+/// Records of the event files in a folder, each of which is one write: a length, its checksum, so
+/// many bytes, their checksum.
+std::uint64_t values_in(const std::string& folder) {
+  std::uint64_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto file = read_file(entry.path().string());
+    for (std::size_t at = 0; at + 8 <= file.size(); ++count) {
+      std::uint64_t length = 0;
+      std::memcpy(&length, file.data() + at, sizeof(length));
+      at += 8 + 4 + length + 4;
+    }
+  }
+  return count;
 }
 
 std::int64_t updates_of(const nlohmann::json& job) {
@@ -168,8 +304,22 @@ std::int64_t updates_of(const nlohmann::json& job) {
   return updates;
 }
 
+/// What has been done so far for those who look on, and for the job.
+struct Work {
+  double dashboard_seconds = 0;
+  double job_seconds = 0;
+  double updates = 0;
+  double spans = 0;
+  double values = 0;
+};
+
+double cpu_seconds(int process) {
+  return static_cast<double>(process_counters(process).value().cpu_ticks) / ticks_per_second();
+}
+
 /// What those who look on take, of what the job takes: a page that is open in a browser, status
-/// pages, a trace. A real network computes for longer between two updates than this one does.
+/// pages, a trace, TensorBoard. A real network computes for longer between two updates than this
+/// one does.
 TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
   auto job = start("train --epochs 100000 --dashboard 0 --model convnet --trace " + path("t.json") +
                    " --tensorboard " + path("curves") +
@@ -181,38 +331,36 @@ TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
   RawConnection page(port);
   page.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const auto look = [&] {
-    struct {
-      double dashboard = 0;
-      double instances = 0;
-      std::int64_t updates = 0;
-    } seen;
-    const auto seconds = [](int process) {
-      return static_cast<double>(process_counters(process).value().cpu_ticks) / ticks_per_second();
-    };
-    seen.dashboard = seconds(dashboard_of(*job));
+    Work seen{.dashboard_seconds = cpu_seconds(dashboard_of(*job))};
     const auto found = nlohmann::json::parse(lockstep({"monitor", "--json"}, here()).out);
     for (const auto& instance : found["jobs"][0]["instances"]) {
-      seen.instances += seconds(instance["pid"]);
+      seen.job_seconds += cpu_seconds(instance["pid"]);
     }
-    seen.updates = updates_of(found["jobs"][0]);
+    seen.updates = static_cast<double>(updates_of(found["jobs"][0]));
+    seen.spans = static_cast<double>(spans_in(folder_.path()));
+    seen.values = static_cast<double>(values_in(path("curves")));
     return seen;
   };
   const auto before = look();
   page.read_until("never", 20s);
   const auto after = look();
   const auto cost = measure_costs(folder_.path());
-  const auto updates = static_cast<double>(after.updates - before.updates);
-  const auto job_seconds = after.instances - before.instances;
-  const auto dashboard = (after.dashboard - before.dashboard) / job_seconds;
+  const auto job_seconds = after.job_seconds - before.job_seconds;
+  const auto updates = after.updates - before.updates;
+  const auto spans = after.spans - before.spans;
+  const auto values = after.values - before.values;
+  EXPECT_GT(spans, 0);
+  EXPECT_GT(values, 0);
+  const auto dashboard = (after.dashboard_seconds - before.dashboard_seconds) / job_seconds;
   const auto pages = updates * cost.update / job_seconds;
-  // There are about as many spans as updates.
-  const auto spans = updates * cost.span / job_seconds;
+  const auto trace = spans * cost.span / job_seconds;
+  const auto curves = values * cost.value / job_seconds;
   std::printf(
       "of %.1f CPU seconds: dashboard %.3f %%, status pages %.3f %% (%.0f updates of %.0f ns), "
-      "trace %.3f %% (%.0f ns a span)\n",
-      job_seconds, 100 * dashboard, 100 * pages, updates, 1e9 * cost.update, 100 * spans,
-      1e9 * cost.span);
-  EXPECT_LE(dashboard + pages + spans, 0.01);
+      "trace %.3f %% (%.0f spans of %.0f ns), TensorBoard %.3f %% (%.0f values of %.0f ns)\n",
+      job_seconds, 100 * dashboard, 100 * pages, updates, 1e9 * cost.update, 100 * trace, spans,
+      1e9 * cost.span, 100 * curves, values, 1e9 * cost.value);
+  EXPECT_LE(dashboard + pages + trace + curves, 0.01);
 }
 
 TEST_F(DashboardTest, IsSeenInABrowserWhileATrainingRuns) {

@@ -126,6 +126,36 @@ def check_curves_move(browser):
     expect("something drawn on the canvas", browser.run(drawn))
 
 
+SHARES = "Chart.getChart('share-curves-canvas')?.data.datasets"
+
+
+def check_share_curves_move(browser):
+    eventually(browser, "four curves of time shares", f"return {SHARES}?.length === 4 && {SHARES}.every(line => line.data.length > 3)")
+    last = f"return {SHARES}[1].data.at(-1).x"
+    first = browser.run(last)
+    eventually(browser, "curves of time shares that move", f"return (() => {{ {last} }})() > {first}")
+    sums = browser.run(f"return {SHARES}[0].data.map((_, i) => {SHARES}.reduce((sum, line) => sum + line.data[i].y, 0))")
+    expect("shares that are all of the time", all(98 <= value <= 102 for value in sums), sums)
+
+
+def check_choice_of_instance(browser):
+    """The slowest instance's curves unless another is chosen, by the keyboard alone."""
+    words = "return document.getElementById('share-curves-canvas').getAttribute('aria-label')"
+    label = browser.run(words)
+    expect("the curves of the slowest instance in words", re.search(r"of instance 2: .*computing 85 %.* at step \d+$", label), label)
+    name = browser.run("return document.getElementById('share-instance').labels[0].textContent")
+    expect("a name for the choice of an instance", name.strip() == "Instance", name)
+    browser.run("document.getElementById('share-instance').focus()")
+    browser.press("1")
+    eventually(browser, "the curves of another instance", f"return (() => {{ {words} }})().includes('of instance 1: ')")
+    time.sleep(0.5)  # the page is drawn anew meanwhile
+    expect("a choice that stays, with the focus", browser.run("return document.activeElement.id === 'share-instance' && document.activeElement.value") == "1")
+    browser.run("const choice = document.getElementById('share-instance'); choice.value = ''; choice.dispatchEvent(new Event('change'))")
+    browser.run("document.querySelector('#share-curves details').open = true")
+    eventually(browser, "the table of shares", "return document.querySelectorAll('#share-curves tbody tr').length > 2")
+    browser.run("document.querySelector('#share-curves details').open = false")
+
+
 def check_topology(browser):
     count = "return document.querySelectorAll('#topology rect.{}').length"
     numbers = [browser.run(count.format(kind)) for kind in ("host", "instance", "replica", "stage")]
@@ -204,12 +234,14 @@ def choose_theme(browser, theme):
 
 def look(browser, url, folder):
     browser.resize(1280, 900)
-    browser.command("POST", "/url", {"url": url})
-    eventually(browser, "a live page", "return document.getElementById('connection').dataset.state === 'live'")
+    browser.command("POST", "/url", {"url": url + "#%"})
+    eventually(browser, "a live page, whatever stands behind #", "return document.getElementById('connection').dataset.state === 'live'")
     check_curves_move(browser)
+    check_share_curves_move(browser)
     check_topology(browser)
     check_accessibility(browser)
     check_keyboard(browser)
+    check_choice_of_instance(browser)
     eventually(browser, "the event log", "return document.querySelectorAll('#events li').length >= 3")
     light = choose_theme(browser, "light")
     check_width(browser, 1280, folder)
@@ -226,6 +258,7 @@ def look_at_training(browser, url, folder):
     browser.command("POST", "/url", {"url": url})
     eventually(browser, "a live page", "return document.getElementById('connection').dataset.state === 'live'")
     check_curves_move(browser)
+    check_share_curves_move(browser)
     count = "return document.querySelectorAll('#topology rect.{}').length"
     numbers = [browser.run(count.format(kind)) for kind in ("host", "instance", "replica", "stage")]
     expect("1 host, 2 instances, 4 replicas, 4 stages", numbers == [1, 2, 4, 4], numbers)

@@ -80,14 +80,14 @@ TEST(AccessTest, FindsACookieAmongOthers) {
   EXPECT_FALSE(cookie("", "token"));
 }
 
-std::vector<std::int64_t> steps_of(const CurveHistory& history) {
+std::vector<std::int64_t> steps_of(const CurveHistory<CurvePoint>& history) {
   std::vector<std::int64_t> steps;
   for (const auto& point : history.points()) steps.push_back(point.step);
   return steps;
 }
 
 TEST(CurveHistoryTest, KeepsFirstAndLastPointInBoundedRoom) {
-  CurveHistory history(16);
+  CurveHistory<CurvePoint> history(16);
   for (std::int64_t step = 0; step < 10'000; ++step) {
     history.add({.step = step, .loss = static_cast<double>(step)});
     ASSERT_LE(history.points().size(), 17U);
@@ -107,7 +107,7 @@ TEST(CurveHistoryTest, KeepsFirstAndLastPointInBoundedRoom) {
 }
 
 TEST(CurveHistoryTest, ForgetsWhatARestartHasUndone) {
-  CurveHistory history;
+  CurveHistory<CurvePoint> history;
   for (const std::int64_t step : {1, 5, 9, 12}) history.add({.step = step});
   history.add({.step = 9, .loss = 3});
   EXPECT_EQ(steps_of(history), (std::vector<std::int64_t>{1, 5, 9}));
@@ -148,6 +148,36 @@ TEST_F(DashboardStateTest, AddsCurvesAndEventsToEachJob) {
   EXPECT_EQ(state["jobs"][0]["events"][0]["event"], "start");
   EXPECT_TRUE(state["jobs"][1]["curves"]["step"].empty());
   EXPECT_FALSE(state.contains("problem"));
+}
+
+TEST_F(DashboardStateTest, AddsACurveOfEachShareForEachInstance) {
+  const auto snapshot = [](int step, const std::string& second) {
+    return R"({"jobs":[{"id":"a","step":)" + std::to_string(step) +
+           R"(,"hosts":[{"instances":[{"index":0,"time":{"data":0.25,"compute":0.75}}]},)" +
+           R"({"instances":[{"index":3)" + second + "}]}]}]}";
+  };
+  shown(snapshot(1, ""));
+  const auto curves = shown(snapshot(4, R"(,"time":{"idle":7,"reduce":0.126})"))["jobs"][0];
+  EXPECT_EQ(curves["share_curves"], Json::parse(R"({"step":[1,4],"instances":{
+      "0":{"data":[25,25],"compute":[75,75],"reduce":[0,0],"idle":[0,0]},
+      "3":{"data":[null,0],"compute":[null,0],"reduce":[null,13],"idle":[null,100]}}})"));
+}
+
+TEST_F(DashboardStateTest, KeepsShareCurvesInBoundedRoom) {
+  std::string instances;
+  for (int i = 0; i < 200; ++i) {
+    instances += (i > 0 ? R"(,{"index":)" : R"({"index":)") + std::to_string(i) +
+                 R"(,"time":{"compute":1}})";
+  }
+  Json state;
+  for (int step = 1; step <= 250; ++step) {
+    state = shown(R"({"jobs":[{"id":"a","step":)" + std::to_string(step) +
+                  R"(,"hosts":[{"instances":[)" + instances + "]}]}]}");
+  }
+  const auto& curves = state["jobs"][0]["share_curves"];
+  EXPECT_EQ(curves["instances"].size(), 64U);
+  EXPECT_LE(curves["step"].size(), 101U);
+  EXPECT_EQ(curves["step"].back(), 250);
 }
 
 TEST_F(DashboardStateTest, HasAnotherVersionOnlyWhereSomethingChanged) {
@@ -229,7 +259,7 @@ TEST_F(ConnectionTableTest, WaitsLongerForAReaderAndForeverForAQuietStream) {
   add(table, second_, 0ms);
   add(table, third_, 0ms);
   table.answering(&first_, start_);
-  table.streaming(&second_, start_);
+  table.answering(&second_, start_);
   table.resting(&second_);
   table.answering(&third_, start_);
   table.awaiting_request(&third_, start_ + 900ms);
@@ -248,6 +278,16 @@ TEST_F(ConnectionTableTest, MakesRoomByTheOldestRequestThatIsNotComplete) {
   EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
   table.remove(&second_);
   EXPECT_EQ(table.size(), 2U);
+}
+
+TEST_F(ConnectionTableTest, MakesRoomByTheOldestReaderWhereAllRequestsAreComplete) {
+  ConnectionTable table({.most = 4, .request = 100ms, .answer = 1000ms});
+  add(table, first_, 0ms);
+  add(table, second_, 1ms);
+  table.answering(&second_, start_ + 2ms);
+  table.answering(&first_, start_ + 3ms);
+  add(table, third_, 4ms);
+  EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
 }
 
 class DashboardOptionsTest : public ::testing::Test {

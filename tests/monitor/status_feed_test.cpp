@@ -67,7 +67,7 @@ TEST_F(StatusFeedTest, TellsOfInstancesWhatTheyPublish) {
          .accuracy = 40,
          .seconds = {.data = 1, .compute = is_first ? 8.0 : 4.0, .idle = is_first ? 1 : 5.0}});
   }
-  StatusFeed feed(environment_, folder_->job_id());
+  StatusFeed feed(environment_, {.job = folder_->job_id()});
   const auto found = job(feed);
   EXPECT_EQ(found["id"], folder_->job_id());
   EXPECT_EQ(found["state"], "running");
@@ -90,8 +90,33 @@ TEST_F(StatusFeedTest, TellsOfInstancesWhatTheyPublish) {
                             {"index":3,"stages":[{"device":"cpu 1","index":0}]}])"));
 }
 
+TEST_F(StatusFeedTest, ShowsJobsOfOthersOnlyWhereItIsToldTo) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root may look into folders of others";
+  const StatusPublisher instance(identity(0), environment_, DeviceKind::Cpu);
+  constexpr uid_t kAnother = 65534;
+  ASSERT_EQ(::chown((folder_->path() + "/status-0").c_str(), kAnother, kAnother), 0);
+  ASSERT_EQ(::chown(folder_->path().c_str(), kAnother, kAnother), 0);
+  StatusFeed of_all(environment_, {.job = folder_->job_id(), .shows_others = true});
+  EXPECT_EQ(job(of_all)["id"], folder_->job_id());
+  StatusFeed own(environment_, {.job = folder_->job_id()});
+  EXPECT_EQ(own.snapshot(), R"({"jobs":[]})");
+  ASSERT_EQ(::chown(folder_->path().c_str(), 0, 0), 0);
+}
+
+/// A long-lived dashboard sees many processes.
+TEST_F(StatusFeedTest, RemembersNoProcessThatIsNotThereAnyMore) {
+  JobSampler sampler(environment_);
+  {
+    const StatusPublisher instance(identity(0), environment_, DeviceKind::Cpu);
+    EXPECT_EQ(sampler.sample().jobs.size(), 1U);
+    EXPECT_EQ(sampler.known_processes(), 1U);
+  }
+  sampler.sample();
+  EXPECT_EQ(sampler.known_processes(), 0U);
+}
+
 TEST_F(StatusFeedTest, TellsOfAJobThatSaysNothingYet) {
-  StatusFeed feed(environment_, folder_->job_id());
+  StatusFeed feed(environment_, {.job = folder_->job_id()});
   const auto found = job(feed);
   EXPECT_EQ(found["state"], "running");
   EXPECT_EQ(found["hosts"], Json::array());
@@ -100,7 +125,7 @@ TEST_F(StatusFeedTest, TellsOfAJobThatSaysNothingYet) {
 }
 
 TEST_F(StatusFeedTest, TellsTheNewestEventsWhereverTheyAreLogged) {
-  StatusFeed feed(environment_, folder_->job_id());
+  StatusFeed feed(environment_, {.job = folder_->job_id()});
   feed.snapshot();
   write_file(
       folder_->path() + "/events.jsonl",
@@ -113,7 +138,7 @@ TEST_F(StatusFeedTest, TellsTheNewestEventsWhereverTheyAreLogged) {
 }
 
 TEST_F(StatusFeedTest, FollowsNoLinkAndWaitsForNoPipe) {
-  StatusFeed feed(environment_, folder_->job_id());
+  StatusFeed feed(environment_, {.job = folder_->job_id()});
   feed.snapshot();
   write_file(scratch_.path() + "/target", "{\"event\":\"secret\"}\n");
   std::filesystem::create_symlink(scratch_.path() + "/target", folder_->path() + "/events.jsonl");
@@ -124,7 +149,7 @@ TEST_F(StatusFeedTest, FollowsNoLinkAndWaitsForNoPipe) {
 }
 
 TEST_F(StatusFeedTest, ReadsTheEndOfALongLog) {
-  StatusFeed feed(environment_, folder_->job_id());
+  StatusFeed feed(environment_, {.job = folder_->job_id()});
   feed.snapshot();
   std::string log;
   for (int i = 0; i < 20000; ++i)

@@ -27,7 +27,7 @@ Json made_instance(int index, int looks) {
   return {{"index", index},
           {"pid", 4712 + index},
           {"alive", true},
-          {"phase", looks % 2 == 0 ? "forward" : "backward"},
+          {"phase", "training"},
           {"step", looks * 3},
           {"samples_per_second", 510 + 10 * std::sin(looks * 0.3 + index)},
           {"memory_mib", 800 + index},
@@ -51,24 +51,24 @@ Json running_job(int looks) {
           {"user", "ann"},
           {"state", "running"},
           {"epoch", 1 + looks / 40},
-          {"epochs", 5},
           {"step", looks * 3},
-          {"steps", 600},
           {"restarts", 1},
           {"loss", 0.4 + 1.9 * std::exp(-looks / 40.0) + 0.03 * std::sin(looks * 1.3)},
           {"accuracy", 92 - 80 * std::exp(-looks / 50.0)},
           {"samples_per_second", 2040 + 40 * std::sin(looks * 0.3)},
           {"bottleneck",
-           "compute-bound: instance 2 computes 85 % of its time, and the others wait for it"},
+           "uneven: the others waited 25 % of the time for instance 2, which computes longest; try "
+           "--bind core, or look what else runs on its cores"},
+          {"slowest", 2},
           {"hosts", {made_host("node-a", 0, looks), made_host("node-b", 2, looks)}}};
 }
 
 Json ended_job() {
   auto host = made_host("node-a", 0, 10);
-  return {{"id", "done"},  {"name", "mlp <script>alert(1)</script> & \"friends\""},
-          {"user", "ben"}, {"state", "ended"},
-          {"step", 200},   {"steps", 200},
-          {"loss", 0.12},  {"hosts", {host}}};
+  return {{"id", "done"},   {"name", "mlp <script>alert(1)</script> & \"friends\""},
+          {"user", "ben"},  {"state", "ended"},
+          {"step", 200},    {"loss", 0.12},
+          {"hosts", {host}}};
 }
 
 }  // namespace

@@ -1,52 +1,18 @@
 #include "lockstep/monitor/devices/host_sampler.h"
 
 #include <algorithm>
-#include <chrono>
+#include <map>
+#include <optional>
 #include <set>
-#include <string_view>
+#include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 #include "lockstep/base/process_facts.h"
-#include "lockstep/base/strings.h"
-#include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/monitor/devices/other_hosts.h"
 
 namespace lockstep::monitor {
 namespace {
-
-double seconds_of(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
-/// "0-3,8" as numbers. What is no such list has none.
-std::vector<int> parse_ranges(std::string_view text) {
-  constexpr std::int64_t kMostCpus = 65536;
-  std::vector<int> numbers;
-  for (const auto part : split(text, ',')) {
-    const auto ends = split(part, '-');
-    const auto first = parse_integer(ends.front());
-    const auto last = parse_integer(ends.back());
-    if (!first || !last || *first < 0 || *last < *first || *last > kMostCpus) return {};
-    for (auto number = *first; number <= *last; ++number)
-      numbers.push_back(static_cast<int>(number));
-  }
-  return numbers;
-}
-
-std::vector<int> allowed_cpus(int process) {
-  constexpr std::string_view kLine = "Cpus_allowed_list:";
-  try {
-    const auto status = read_file("/proc/" + std::to_string(process) + "/status");
-    for (const auto line : split(status, '\n')) {
-      if (line.starts_with(kLine)) return parse_ranges(trim(line.substr(kLine.size())));
-    }
-  } catch (const Error&) {
-    // It has just ended.
-  }
-  return {};
-}
 
 std::unique_ptr<Nvml> open_nvml() {
   try {
@@ -54,11 +20,6 @@ std::unique_ptr<Nvml> open_nvml() {
   } catch (const Error&) {
     return nullptr;  // as on most machines
   }
-}
-
-bool is_alive(const WatchedInstance& instance) {
-  const auto health = instance.found.health;
-  return health == Health::Running || health == Health::Stopped;
 }
 
 /// The stages of an instance, each with the number of its device.
@@ -158,25 +119,7 @@ void attach_to_gpus(std::vector<Device>& gpus, const std::vector<WatchedJob>& jo
 }
 
 HostSampler::HostSampler(topology::Environment environment)
-    : environment_(std::move(environment)),
-      machine_(launch::discover_machine()),
-      nvml_(open_nvml()) {}
-
-ProcessUsage HostSampler::usage_of(const InstanceFacts& facts, double now) {
-  const auto counters = process_counters(facts.process);
-  if (!counters || counters->start_ticks != facts.start_ticks) return {};
-  ProcessUsage usage{.memory_bytes = private_memory_of(facts.process).value_or(0),
-                     .cpus = allowed_cpus(facts.process)};
-  const auto key = std::pair(facts.process, facts.start_ticks);
-  const auto last = seen_.try_emplace(key, Seen{.cpu_ticks = 0, .seconds = facts.start_time}).first;
-  const auto seconds = now - last->second.seconds;
-  if (seconds > 0) {
-    const auto ticks = counters->cpu_ticks - std::min(counters->cpu_ticks, last->second.cpu_ticks);
-    usage.cpu_percent = 100.0 * static_cast<double>(ticks) / ticks_per_second() / seconds;
-  }
-  last->second = {counters->cpu_ticks, now};
-  return usage;
-}
+    : jobs_(std::move(environment)), machine_(launch::discover_machine()), nvml_(open_nvml()) {}
 
 std::vector<Device> HostSampler::devices(const std::vector<WatchedJob>& jobs) {
   const auto available = static_cast<std::int64_t>(std::min<std::uint64_t>(
@@ -205,18 +148,7 @@ HostSnapshot HostSampler::sample() {
 }
 
 HostSnapshot HostSampler::sample_this_machine() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  HostSnapshot snapshot{.host = launch::this_host(),
-                        .unix_time = seconds_of(now),
-                        .steady_ns = std::chrono::steady_clock::now().time_since_epoch().count()};
-  for (auto& job : find_jobs(environment_)) {
-    WatchedJob watched{.id = job.id, .user = job.user, .folder = job.folder};
-    for (auto& found : job.instances) {
-      auto usage = usage_of(found.facts, snapshot.unix_time);
-      watched.instances.push_back({std::move(found), std::move(usage)});
-    }
-    snapshot.jobs.push_back(std::move(watched));
-  }
+  auto snapshot = jobs_.sample_this_machine();
   cpu_.sample(snapshot.unix_time);
   snapshot.devices = devices(snapshot.jobs);
   for (auto& device : snapshot.devices) device.host = snapshot.host;

@@ -1,49 +1,16 @@
 #pragma once
 
-#include <map>
 #include <memory>
-#include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "lockstep/monitor/devices/cpu_sensors.h"
 #include "lockstep/monitor/devices/device.h"
+#include "lockstep/monitor/devices/job_sampler.h"
 #include "lockstep/monitor/devices/nvml.h"
-#include "lockstep/monitor/status/find_jobs.h"
 #include "lockstep/topology/environment.h"
 #include "lockstep/topology/machine.h"
 
 namespace lockstep::monitor {
-
-/// What the system says of a process that publishes a status.
-struct ProcessUsage {
-  std::optional<double> cpu_percent{};  ///< 100 for each core that it keeps busy
-  std::int64_t memory_bytes = 0;        ///< that it shares with no other
-  std::vector<int> cpus{};              ///< that it may run on
-};
-
-/// An instance of a job, and what its process takes.
-struct WatchedInstance {
-  FoundInstance found{};
-  ProcessUsage usage{};
-};
-
-struct WatchedJob {
-  std::string id{};
-  std::string user{};
-  std::string folder{};
-  std::vector<WatchedInstance> instances{};
-};
-
-/// A machine and its jobs at one moment.
-struct HostSnapshot {
-  std::string host{};
-  double unix_time = 0;
-  std::int64_t steady_ns = 0;  ///< what `InstanceState::updated_ns` counts from
-  std::vector<Device> devices{};
-  std::vector<WatchedJob> jobs{};
-};
 
 /// Looks at this machine and the jobs on it, again and again. Loads are those since the look
 /// before; the first one has those since processes and machine were started.
@@ -59,19 +26,12 @@ class HostSampler {
   HostSnapshot sample_this_machine();
 
  private:
-  ProcessUsage usage_of(const InstanceFacts& facts, double now);
   std::vector<Device> devices(const std::vector<WatchedJob>& jobs);
 
-  topology::Environment environment_;
+  JobSampler jobs_;
   topology::Machine machine_;
   CpuSensors cpu_;
   std::unique_ptr<Nvml> nvml_;
-  struct Seen {
-    std::uint64_t cpu_ticks = 0;
-    double seconds = 0;
-  };
-  /// By number and start.
-  std::map<std::pair<int, std::uint64_t>, Seen> seen_;
 };
 
 /// The parts of a machine's cores that instances compute on, as their jobs number them, with the

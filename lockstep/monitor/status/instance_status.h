@@ -44,6 +44,9 @@ struct InstanceFacts {
   bool operator==(const InstanceFacts&) const = default;
 };
 
+/// The command without the program's folder, which says little and takes the room of what does.
+std::string short_command(const InstanceFacts& facts);
+
 /// What an instance does: the last that it said.
 struct InstanceState {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();

@@ -3,26 +3,34 @@
 #include <map>
 #include <string>
 
-#include "lockstep/monitor/devices/host_sampler.h"
+#include "lockstep/monitor/devices/job_sampler.h"
+#include "lockstep/monitor/status/jobs_view.h"
 #include "lockstep/monitor/web/job_feed.h"
 
 namespace lockstep::monitor {
 
+struct StatusFeedOptions {
+  std::string job{};  ///< that one alone; empty: all
+  /// Jobs of other users too, where their pages can be read, as by root.
+  bool shows_others = false;
+};
+
 /// What the dashboard shows of the jobs of this machine: what their instances publish, and the logs
 /// of their events.
 ///
-/// Jobs of others are shown where their pages can be read, but their logs are not.
+/// Logs of other users' jobs are not shown. It looks at jobs alone, and is made in no time: no
+/// sensor and no driver, which a sick GPU may keep, is asked.
 class StatusFeed final : public JobFeed {
  public:
-  /// `job`: that one alone; empty: all.
-  explicit StatusFeed(topology::Environment environment, std::string job = {});
+  explicit StatusFeed(topology::Environment environment, StatusFeedOptions options = {});
 
   std::string snapshot() override;
   std::string events(const std::string& job, int most) override;
 
  private:
-  HostSampler sampler_;
-  std::string job_;
+  JobSampler sampler_;
+  StatusFeedOptions options_;
+  JobsView view_;
   std::map<std::string, std::string> folders_;  ///< of the jobs of the last snapshot
 };
 

@@ -8,14 +8,10 @@ void ConnectionTable::add(Key key, int fd, Clock::time_point now) {
   connections_[key] = {.fd = fd, .awaits = Awaits::Request, .since = now, .is_given_up = false};
   // One place stays free: libmicrohttpd accepts nobody when all are taken, and then nobody new
   // would come to make room.
-  if (connections_.size() + 1 >= limits_.most) make_room();
+  if (connections_.size() + 1 >= limits_.most) make_room(key);
 }
 
 void ConnectionTable::answering(Key key, Clock::time_point now) {
-  set(key, Awaits::Reader, now);
-}
-
-void ConnectionTable::streaming(Key key, Clock::time_point now) {
   set(key, Awaits::Reader, now);
 }
 
@@ -41,13 +37,19 @@ void ConnectionTable::give_up(Connection& connection) {
   ::shutdown(connection.fd, SHUT_RDWR);
 }
 
-void ConnectionTable::make_room() {
-  Connection* oldest = nullptr;
-  for (auto& [key, connection] : connections_) {
-    if (connection.awaits != Awaits::Request || connection.is_given_up) continue;
-    if (oldest == nullptr || connection.since < oldest->since) oldest = &connection;
+/// Who does not read may be slow for a reason, and who sends no request has none: so that one goes
+/// first.
+void ConnectionTable::make_room(Key newest) {
+  for (const auto awaits : {Awaits::Request, Awaits::Reader}) {
+    Connection* oldest = nullptr;
+    for (auto& [key, connection] : connections_) {
+      if (key == newest || connection.awaits != awaits || connection.is_given_up) continue;
+      if (oldest == nullptr || connection.since < oldest->since) oldest = &connection;
+    }
+    if (oldest == nullptr) continue;
+    give_up(*oldest);
+    return;
   }
-  if (oldest != nullptr) give_up(*oldest);
 }
 
 bool ConnectionTable::is_overdue(const Connection& connection, Clock::time_point now) const {

@@ -26,14 +26,13 @@ class ConnectionTable {
   explicit ConnectionTable(Limits limits) : limits_(limits) {}
 
   /// A new connection, of which a request is awaited. Where they run out, the one whose request has
-  /// been awaited longest is given up.
+  /// been awaited longest is given up; where there is none, the one whose reader has.
   void add(Key key, int fd, Clock::time_point now);
   void remove(Key key) { connections_.erase(key); }
 
-  /// The request is complete, and is being answered.
+  /// The request is complete, and is being answered. Of a stream, whose end nobody awaits, each
+  /// part that is taken starts anew.
   void answering(Key key, Clock::time_point now);
-  /// The answer is a stream, whose end nobody awaits; each part of it that is taken starts anew.
-  void streaming(Key key, Clock::time_point now);
   /// All of the stream was taken so far.
   void resting(Key key);
   /// The answer was taken; the next request of the same connection is awaited.
@@ -57,7 +56,7 @@ class ConnectionTable {
 
   void set(Key key, Awaits awaits, Clock::time_point now);
   void give_up(Connection& connection);
-  void make_room();
+  void make_room(Key newest);
   bool is_overdue(const Connection& connection, Clock::time_point now) const;
 
   Limits limits_;

@@ -40,7 +40,8 @@ struct DashboardStatistics {
 ///
 /// One thread does all of it and waits for nobody: connections, memory for each, and streams are
 /// bounded; a request that is not complete in time is given up, and where connections run out the
-/// oldest incomplete one makes room; a stream whose reader is slow skips what it missed.
+/// oldest incomplete one makes room, or else the oldest answer that nobody reads; a stream whose
+/// reader is slow skips what it missed.
 ///
 /// HTTP is libmicrohttpd's. Not cpp-httplib's, whose connections each hold a thread, from a pool
 /// that as many slow clients, or as many open pages, would empty; nor Boost.Beast's, which would

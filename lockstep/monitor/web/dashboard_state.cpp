@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -18,6 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostJobs = 64;
 constexpr int kMostEvents = 100;
+constexpr std::size_t kMostInstancesWithCurves = 64;
 
 Json parsed(const std::string& text, const char* what) {
   if (text.size() > kMostBytes) {
@@ -31,9 +34,16 @@ Json parsed(const std::string& text, const char* what) {
   return json;
 }
 
-double number(const Json& job, const char* name) {
-  const auto found = job.find(name);
-  return found != job.end() && found->is_number() ? found->get<double>() : std::nan("");
+double number(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
+/// An element of an object; null where it is none, or has none of that name.
+const Json& element(const Json& object, const char* name) {
+  static const Json kNull;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && found != object.end() ? *found : kNull;
 }
 
 /// JSON has no word for what is not a number.
@@ -42,7 +52,7 @@ Json rounded(double value) {
   return std::stod(fmt::format("{:.6g}", value));
 }
 
-Json to_json(const CurveHistory& history) {
+Json to_json(const CurveHistory<CurvePoint>& history) {
   Json steps = Json::array();
   Json loss = Json::array();
   Json accuracy = Json::array();
@@ -54,6 +64,57 @@ Json to_json(const CurveHistory& history) {
     speed.push_back(rounded(point.samples_per_second));
   }
   return {{"step", steps}, {"loss", loss}, {"accuracy", accuracy}, {"samples_per_second", speed}};
+}
+
+std::uint8_t percent(const Json& time, const char* name) {
+  const auto share = number(time, name);
+  return std::isfinite(share) ? static_cast<std::uint8_t>(100 * std::clamp(share, 0.0, 1.0) + 0.5)
+                              : std::uint8_t{0};
+}
+
+SharePoint shares_of(const Json& job, std::int64_t step) {
+  SharePoint point{.step = step};
+  for (const auto& host : element(job, "hosts")) {
+    for (const auto& instance : element(host, "instances")) {
+      const auto& time = element(instance, "time");
+      const auto& index = element(instance, "index");
+      if (!time.is_object() || !index.is_number_integer()) continue;
+      if (point.instances.size() == kMostInstancesWithCurves) return point;
+      point.instances[index.get<int>()] = {.data = percent(time, "data"),
+                                           .compute = percent(time, "compute"),
+                                           .reduce = percent(time, "reduce"),
+                                           .idle = percent(time, "idle")};
+    }
+  }
+  return point;
+}
+
+/// A line of each share for each instance; null where a point has it not.
+Json to_json(const CurveHistory<SharePoint>& history) {
+  Json steps = Json::array();
+  Json instances = Json::object();
+  const auto& points = history.points();
+  for (const auto& point : points) steps.push_back(point.step);
+  const auto line = [&](int index, std::uint8_t TimeShares::*share) {
+    Json values = Json::array();
+    for (const auto& point : points) {
+      const auto found = point.instances.find(index);
+      values.push_back(found == point.instances.end() ? Json() : Json(found->second.*share));
+    }
+    return values;
+  };
+  std::set<int> known;
+  for (const auto& point : points) {
+    for (const auto& [index, shares] : point.instances) known.insert(index);
+  }
+  for (const int index : known) {
+    if (instances.size() == kMostInstancesWithCurves) break;
+    instances[std::to_string(index)] = {{"data", line(index, &TimeShares::data)},
+                                        {"compute", line(index, &TimeShares::compute)},
+                                        {"reduce", line(index, &TimeShares::reduce)},
+                                        {"idle", line(index, &TimeShares::idle)}};
+  }
+  return {{"step", std::move(steps)}, {"instances", std::move(instances)}};
 }
 
 /// The jobs of a snapshot that can be told apart.
@@ -85,15 +146,16 @@ std::string DashboardState::make_text() {
   for (auto& job : jobs) {
     const auto id = job["id"].get<std::string>();
     present.insert(id);
-    auto& history = curves_[id];
-    const auto step = number(job, "step");
-    if (std::isfinite(step)) {
-      history.add({.step = static_cast<std::int64_t>(step),
-                   .loss = number(job, "loss"),
-                   .accuracy = number(job, "accuracy"),
-                   .samples_per_second = number(job, "samples_per_second")});
+    auto& curves = curves_[id];
+    if (const auto step = number(job, "step"); std::isfinite(step)) {
+      curves.job.add({.step = static_cast<std::int64_t>(step),
+                      .loss = number(job, "loss"),
+                      .accuracy = number(job, "accuracy"),
+                      .samples_per_second = number(job, "samples_per_second")});
+      curves.shares.add(shares_of(job, static_cast<std::int64_t>(step)));
     }
-    job["curves"] = to_json(history);
+    job["curves"] = to_json(curves.job);
+    job["share_curves"] = to_json(curves.shares);
     job["events"] = parsed(feed_.events(id, kMostEvents), "events");
   }
   std::erase_if(curves_, [&](const auto& entry) { return !present.contains(entry.first); });

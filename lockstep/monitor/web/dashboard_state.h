@@ -22,16 +22,24 @@ class DashboardState {
   /// Asks the feed. What it throws, or says that is no JSON, becomes `problem` in the text.
   void refresh();
 
-  /// `{"jobs": […], "problem": "…"}`; each job also has `curves` and `events`.
+  /// `{"jobs": […], "problem": "…"}`; each job also has `events`, `curves`, and of the first 64
+  /// instances `share_curves`: `{"step": […], "instances": {"0": {"data": […], …}}}` in percent.
   std::shared_ptr<const std::string> text() const noexcept { return text_; }
   /// Grows with each text that differs from the one before.
   std::uint64_t version() const noexcept { return version_; }
 
  private:
+  /// All instances of a job in one, so fewer points.
+  static constexpr std::size_t kMostSharePoints = 100;
+  struct Curves {
+    CurveHistory<CurvePoint> job{};
+    CurveHistory<SharePoint> shares{kMostSharePoints};
+  };
+
   std::string make_text();
 
   JobFeed& feed_;
-  std::map<std::string, CurveHistory> curves_;
+  std::map<std::string, Curves> curves_;
   std::string last_jobs_ = "[]";
   std::shared_ptr<const std::string> text_;
   std::uint64_t version_ = 0;

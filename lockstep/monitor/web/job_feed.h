@@ -19,18 +19,17 @@ class JobFeed {
   ///
   ///     {"jobs": [{
   ///       "id": "20261116-4711", "name": "resnet20 on cifar10", "user": "ann", "state": "running",
-  ///       "epoch": 2, "epochs": 5, "step": 120, "steps": 600,
+  ///       "epoch": 2, "step": 120,
   ///       "loss": 1.45, "accuracy": 48.4, "samples_per_second": 2031.5, "restarts": 0,
   ///       "bottleneck": "input-bound: replicas waited 31 % of the time for data; try --num-workers
   ///       4", "slowest": 3, "hosts": [{"name": "a", "instances": [{
-  ///         "index": 0, "pid": 4712, "alive": true, "phase": "forward", "step": 120,
+  ///         "index": 0, "pid": 4712, "alive": true, "phase": "training", "step": 120,
   ///         "samples_per_second": 1015.2, "memory_mib": 812, "cpu_percent": 99,
   ///         "time": {"data": 0.31, "compute": 0.55, "reduce": 0.09, "idle": 0.05},
   ///         "replicas": [{"index": 0, "stages": [{"index": 0, "device": "cpu 0-1"}]}]}]}]}]}
   ///
-  /// `state` is "running", "ended" or "failed"; accuracy is in percent, shares of time are of 1.
-  /// `slowest` is the instance that the others wait for; without it the page looks for the one that
-  /// computes for the largest share of its time.
+  /// `state` is "running" or "ended"; accuracy is in percent, shares of time are of 1 and of the
+  /// last seconds. `slowest` is the instance that the others wait for.
   virtual std::string snapshot() = 0;
 
   /// The newest events of a job, oldest first, at most so many: a JSON list of what `events.jsonl`

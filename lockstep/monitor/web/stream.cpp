@@ -46,7 +46,7 @@ ssize_t StreamSet::read(void* stream, std::uint64_t, char* buffer, std::size_t m
     return 0;
   }
   const auto now = ConnectionTable::Clock::now();
-  set.connections_.streaming(self.connection, now);
+  set.connections_.answering(self.connection, now);
   self.last_sent = now;
   return static_cast<ssize_t>(copy(self, buffer, most));
 }
@@ -83,7 +83,7 @@ std::size_t StreamSet::copy(Stream& stream, char* buffer, std::size_t most) {
 
 void StreamSet::resume(Stream& stream) {
   stream.is_resting = false;
-  connections_.streaming(stream.connection, ConnectionTable::Clock::now());
+  connections_.answering(stream.connection, ConnectionTable::Clock::now());
   ::MHD_resume_connection(stream.connection);
 }
 

@@ -11,7 +11,8 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-function element(name, attributes = {}, ...children) {
+/** An element with attributes and children; texts only ever become text. */
+export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   made.append(...children);
@@ -98,11 +99,13 @@ export class Curve {
 }
 
 const kShares = [["data", "waiting for data"], ["compute", "computing"], ["reduce", "reducing"], ["idle", "idle"]];
+// Lines are told apart by more than their colours.
+const kDashes = { data: [8, 3], compute: [], reduce: [2, 3], idle: [10, 3, 2, 3] };
 
-/** Shares of time, a bar for each instance. */
+/** Shares of time in the last seconds, a bar for each instance. */
 export class Shares {
   constructor(parent) {
-    this.figure = new Figure(parent, "time-shares", "Time shares of each instance");
+    this.figure = new Figure(parent, "time-shares", "Time shares of each instance now");
     this.chart = new Chart(this.figure.canvas, {
       type: "bar",
       data: { labels: [], datasets: kShares.map(([, label]) => ({ label, data: [] })) },
@@ -132,6 +135,62 @@ export class Shares {
     this.figure.rows = () => [["Instance", ...kShares.map(([, label]) => `${label}, %`)],
       ...timed.map(instance => [`${instance.index}${instance.index === slowest ? " (slowest)" : ""}`,
         ...kShares.map(([name]) => percent(instance, name).toFixed(0))])];
+    this.figure.fillTable();
+  }
+}
+
+/** Shares of the time of one instance over steps: of the one that is chosen, or of the slowest. */
+export class ShareCurves {
+  constructor(parent) {
+    this.figure = new Figure(parent, "share-curves", "Time shares over steps");
+    this.choice = element("select", { id: "share-instance" });
+    this.choice.addEventListener("change", () => this.draw());
+    this.figure.root.firstElementChild.after(element("label", { for: "share-instance" }, "Instance "), this.choice);
+    this.chart = new Chart(this.figure.canvas, {
+      type: "line",
+      data: { datasets: kShares.map(([name, label]) => ({ label, data: [], pointRadius: 0, borderWidth: 2, borderDash: kDashes[name], tension: 0 })) },
+      options: { ...kCommon, parsing: false, normalized: true, interaction: { mode: "nearest", axis: "x", intersect: false },
+                 plugins: { legend: { position: "bottom" } } },
+    });
+    this.useTheme();
+  }
+
+  useTheme() {
+    kShares.forEach(([name], i) => { this.chart.data.datasets[i].borderColor = colour(name); });
+    this.chart.options.scales = { x: { type: "linear", ...axis("step") }, y: { min: 0, max: 100, ...axis("% of the time") } };
+    this.chart.options.plugins.legend.labels = { color: colour("text"), boxWidth: 30, boxHeight: 0 };
+    this.chart.update();
+  }
+
+  show(curves, slowest) {
+    this.curves = curves ?? { step: [], instances: {} };
+    this.slowest = slowest;
+    const indices = Object.keys(this.curves.instances);
+    this.figure.root.hidden = indices.length === 0;
+    if (indices.length === 0) return;
+    if (this.choice.dataset.key !== `${indices}`) {  // an element that is made anew loses the focus
+      this.choice.dataset.key = `${indices}`;
+      const chosen = this.choice.value;
+      this.choice.replaceChildren(element("option", { value: "" }, "the slowest, or the first"), ...indices.map(index => element("option", { value: index }, index)));
+      this.choice.value = indices.includes(chosen) ? chosen : "";
+    }
+    this.draw();
+  }
+
+  draw() {
+    const { step: steps, instances } = this.curves;
+    const index = this.choice.value || (`${this.slowest}` in instances ? `${this.slowest}` : Object.keys(instances)[0]);
+    const shares = instances[index];
+    const known = steps.map((_, i) => i).filter(i => shares.compute[i] !== null);
+    kShares.forEach(([name], line) => { this.chart.data.datasets[line].data = known.map(i => ({ x: steps[i], y: shares[name][i] })); });
+    this.chart.update();
+    const last = known[known.length - 1];
+    this.figure.describe(last === undefined ? `of instance ${index}: none yet`
+      : `of instance ${index}: ${kShares.map(([name, label]) => `${label} ${shares[name][last]} %`).join(", ")} at step ${steps[last]}`);
+    const every = Math.ceil(known.length / kMostTableRows);
+    const rows = known.filter((_, i) => (known.length - 1 - i) % every === 0).reverse();
+    this.figure.rows = () => [["Step", ...kShares.map(([, label]) => `${label}, %`)],
+      ...rows.map(i => [`${steps[i]}`, ...kShares.map(([name]) => `${shares[name][i]}`)])];
     this.figure.fillTable();
   }
 }

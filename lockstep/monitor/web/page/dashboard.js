@@ -1,19 +1,23 @@
 // What the page does: it listens to the server's stream and shows the job that is chosen. Texts of jobs
 // only ever become text, never markup.
 
-import { Curve, Shares, formatNumber } from "./charts.js";
+import { Curve, ShareCurves, Shares, element, formatNumber } from "./charts.js";
 import { drawTopology } from "./topology.js";
 
 const kThemes = ["system", "light", "dark"];
 const kThemeWords = { system: "as the system", light: "light", dark: "dark" };
-const kMarginOfSlowest = 0.05;
 
 const byId = id => document.getElementById(id);
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 
 let state = { jobs: [] };
-let chosen = decodeURIComponent(location.hash.slice(1));
+let chosen = jobInAddress();
 let charts = null;
+
+/** What a stranger's link has behind its # need not be anything. */
+function jobInAddress() {
+  try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
+}
 
 // Themes.
 
@@ -38,26 +42,8 @@ function nextTheme() {
 
 const instancesOf = job => (job.hosts ?? []).flatMap(host => (host.instances ?? []).map(instance => ({ ...instance, host: host.name })));
 
-/** The instance that the others wait for: the feed names it, or it works for a larger share of its time than the others do. */
-function slowestOf(job) {
-  if (job.slowest !== undefined) return job.slowest;
-  const busy = instancesOf(job).filter(instance => instance.time && instance.alive !== false)
-    .map(instance => ({ index: instance.index, share: (instance.time.compute ?? 0) + (instance.time.data ?? 0) }))
-    .sort((left, right) => right.share - left.share);
-  if (job.state !== "running" || busy.length < 2 || busy[0].share - busy[1].share < kMarginOfSlowest) return null;
-  return busy[0].index;
-}
-
-function make(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
 function factsOf(job) {
-  const of = (value, whole) => whole === undefined ? formatNumber(value, 8) : `${formatNumber(value, 8)} of ${formatNumber(whole, 8)}`;
-  return [["State", job.state], ["Epoch", job.epoch && of(job.epoch, job.epochs)], ["Step", job.step !== undefined && of(job.step, job.steps)],
+  return [["State", job.state], ["Epoch", job.epoch && formatNumber(job.epoch, 8)], ["Step", job.step !== undefined && formatNumber(job.step, 8)],
     ["Loss", job.loss !== undefined && formatNumber(job.loss)], ["Accuracy", job.accuracy !== undefined && `${formatNumber(job.accuracy, 3)} %`],
     ["Samples/s", job.samples_per_second !== undefined && formatNumber(job.samples_per_second)],
     ["Restarts", job.restarts !== undefined && `${job.restarts}`], ["User", job.user]].filter(([, value]) => value);
@@ -66,19 +52,19 @@ function factsOf(job) {
 function showFacts(job) {
   byId("job-name").textContent = job.name ?? job.id;
   byId("bottleneck").textContent = job.bottleneck ?? "";
-  byId("facts").replaceChildren(...factsOf(job).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  byId("facts").replaceChildren(...factsOf(job).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
 function instanceRow(instance, slowest) {
-  const name = make("th", { scope: "row" }, `${instance.index}`);
-  if (instance.index === slowest) name.append(make("span", { class: "mark" }, "slowest"));
-  if (instance.alive === false) name.append(make("span", { class: "mark dead" }, "gone"));
+  const name = element("th", { scope: "row" }, `${instance.index}`);
+  if (instance.index === slowest) name.append(element("span", { class: "mark" }, "slowest"));
+  if (instance.alive === false) name.append(element("span", { class: "mark dead" }, "gone"));
   const replicas = instance.replicas ?? [];
   const cells = [instance.host, replicas.map(replica => replica.index).join(", "), (replicas[0]?.stages ?? []).length || "–",
     instance.phase ?? "–", formatNumber(instance.step, 8), formatNumber(instance.samples_per_second),
     instance.cpu_percent === undefined ? "–" : `${formatNumber(instance.cpu_percent, 3)} %`,
     instance.memory_mib === undefined ? "–" : `${formatNumber(instance.memory_mib)} MiB`, `${instance.pid ?? "–"}`];
-  return make("tr", instance.index === slowest ? { class: "slowest" } : {}, name, ...cells.map(cell => make("td", {}, `${cell}`)));
+  return element("tr", instance.index === slowest ? { class: "slowest" } : {}, name, ...cells.map(cell => element("td", {}, `${cell}`)));
 }
 
 function eventWords(event) {
@@ -99,8 +85,8 @@ function showEvents(job) {
   const atEnd = list.scrollTop + list.clientHeight >= list.scrollHeight - 4;
   for (const key of events.slice(overlap + 1)) {
     const event = JSON.parse(key);
-    const item = make("li", { class: `${event.event}`.replace(/[^a-z_-]/g, "") },
-      make("time", {}, `${event.time ?? ""}`.slice(11, 19)), " ", make("strong", {}, `${event.event}`), ` ${eventWords(event)}`);
+    const item = element("li", { class: `${event.event}`.replace(/[^a-z_-]/g, "") },
+      element("time", {}, `${event.time ?? ""}`.slice(11, 19)), " ", element("strong", {}, `${event.event}`), ` ${eventWords(event)}`);
     item.dataset.key = key;
     list.append(item);
   }
@@ -118,7 +104,8 @@ function makeCharts() {
   const accuracy = new Curve(curves, { id: "accuracy", title: "Accuracy", field: "accuracy", unit: "%", colourName: "good" });
   const speed = new Curve(curves, { id: "speed", title: "Samples per second", field: "samples_per_second", unit: "samples/s", colourName: "reduce" });
   const shares = new Shares(byId("shares"));
-  return { curves: [loss, accuracy, speed], shares, all: [loss, accuracy, speed, shares] };
+  const shareCurves = new ShareCurves(byId("shares"));
+  return { curves: [loss, accuracy, speed], shares, shareCurves, all: [loss, accuracy, speed, shares, shareCurves] };
 }
 
 function showJobs() {
@@ -128,11 +115,11 @@ function showJobs() {
   list.dataset.key = key;
   const focused = document.activeElement?.dataset?.job;
   list.replaceChildren(...state.jobs.map(job => {
-    const button = make("button", { type: "button", "aria-current": `${job.id === chosen}` }, job.name ?? job.id, " ",
-      make("span", { class: "state" }, `(${job.state ?? "unknown"})`));
+    const button = element("button", { type: "button", "aria-current": `${job.id === chosen}` }, job.name ?? job.id, " ",
+      element("span", { class: "state" }, `(${job.state ?? "unknown"})`));
     button.dataset.job = job.id;
     button.addEventListener("click", () => choose(job.id));
-    return make("li", {}, button);
+    return element("li", {}, button);
   }));
   if (focused) [...list.querySelectorAll("button")].find(button => button.dataset.job === focused)?.focus();
 }
@@ -144,7 +131,7 @@ function choose(id) {
 }
 
 function showJob(job) {
-  const slowest = slowestOf(job);
+  const slowest = job.slowest ?? null;  // the instance that the others wait for
   const instances = instancesOf(job);
   showFacts(job);
   const picture = byId("topology");
@@ -152,6 +139,7 @@ function showJob(job) {
   charts ??= makeCharts();
   charts.curves.forEach(curve => curve.show(job.curves));
   charts.shares.show(instances, slowest);
+  charts.shareCurves.show(job.share_curves, slowest);
   byId("instances").tBodies[0].replaceChildren(...instances.map(instance => instanceRow(instance, slowest)));
   showEvents(job);
 }
