@@ -71,6 +71,10 @@ ProcessUsage JobSampler::usage_of(const InstanceFacts& facts, double now,
   return usage;
 }
 
+bool JobSampler::knows(int process) const {
+  return std::ranges::any_of(seen_, [&](const auto& each) { return each.first.first == process; });
+}
+
 HostSnapshot JobSampler::sample() {
   auto snapshot = sample_this_machine();
   add_other_hosts(snapshot);

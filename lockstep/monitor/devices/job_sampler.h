@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -60,8 +59,8 @@ class JobSampler {
   HostSnapshot sample();
   HostSnapshot sample_this_machine();
 
-  /// Of how many processes it has a load to compare with: those of the last look.
-  std::size_t known_processes() const noexcept { return seen_.size(); }
+  /// Whether it has something to compare a process's load with: it has of those of the last look.
+  bool knows(int process) const;
 
  private:
   struct Seen {
