@@ -107,16 +107,15 @@ std::string memory_text(const Device& device) {
                      static_cast<double>(device.memory_bytes) / kGiB);
 }
 
-/// Of the columns that tell hosts apart, where there are several.
-int importance_of_host(const HostSnapshot& snapshot) {
-  const bool are_several = std::ranges::any_of(
-      snapshot.devices, [&](const Device& device) { return device.host != snapshot.host; });
-  return are_several ? 99 : 10;
+/// Whether hosts have to be told apart.
+bool has_several_hosts(const HostSnapshot& snapshot) {
+  return std::ranges::any_of(snapshot.devices,
+                             [&](const Device& device) { return device.host != snapshot.host; });
 }
 
 std::string device_table(const HostSnapshot& snapshot, std::size_t width) {
   ui::FittedTable table({{"device", 100, kLeft, 0},
-                         {"host", importance_of_host(snapshot), kLeft, 6},
+                         {"host", has_several_hosts(snapshot) ? 99 : 10, kLeft, 6},
                          {"model", 60, kLeft, 10},
                          {"cores", 70, kRight, 5},
                          {"memory", 80, kRight, 0},
@@ -212,43 +211,44 @@ std::string share_text(double part, const monitor::PhaseSeconds& all) {
   return percent(100 * part / total);
 }
 
-std::vector<FittedColumn> process_columns(int importance_of_host) {
-  return {{"host", importance_of_host, kLeft, 6},
-          {"pid", 100, kRight, 0},
-          {"user", 70, kLeft, 6},
-          {"job", 95, kLeft, 6},
-          {"inst", 93, kRight, 0},
-          {"repl", 88, kLeft, 4},
-          {"dev", 87, kLeft, 3},
-          {"cpu", 90, kRight, 0},
-          {"mem", 89, kRight, 0},
-          {"time", 86, kRight, 0},
-          {"step", 92, kRight, 0},
-          {"samples/s", 91, kRight, 0},
-          {"loss", 65, kRight, 0},
-          {"acc", 64, kRight, 0},
-          {"data", 50, kRight, 0},
-          {"reduce", 49, kRight, 0},
-          {"phase", 94, kLeft, 0},
-          {"collective", 30, kLeft, 8},
-          {"command", 80, kLeft, 8}};
+std::vector<FittedColumn> process_columns() {
+  return {{"pid", 100, kRight, 0}, {"user", 70, kLeft, 6},       {"job", 95, kLeft, 6},
+          {"inst", 93, kRight, 0}, {"repl", 88, kLeft, 4},       {"dev", 87, kLeft, 3},
+          {"cpu", 90, kRight, 0},  {"mem", 89, kRight, 0},       {"time", 86, kRight, 0},
+          {"step", 92, kRight, 0}, {"samples/s", 91, kRight, 0}, {"loss", 65, kRight, 0},
+          {"acc", 64, kRight, 0},  {"data", 50, kRight, 0},      {"reduce", 49, kRight, 0},
+          {"phase", 94, kLeft, 0}, {"collective", 30, kLeft, 8}, {"command", 80, kLeft, 8}};
 }
 
 std::string process_table(const HostSnapshot& snapshot, const MonitorView& view) {
-  ui::FittedTable table(process_columns(importance_of_host(snapshot)));
+  auto columns = process_columns();
+  const bool has_hosts = has_several_hosts(snapshot);
+  if (has_hosts) columns.insert(columns.begin(), {"host", 99, kLeft, 6});
+  ui::FittedTable table(std::move(columns));
   for (const auto& each : attached_processes(snapshot, view.order)) {
     const auto& facts = each.instance->found.facts;
     const auto& state = each.instance->found.state;
     const auto& usage = each.instance->usage;
-    table.add({facts.host, std::to_string(facts.process), facts.user, each.job->id,
-               fmt::format("{}/{}", facts.instance, facts.num_instances), replicas_text(facts),
-               device_ids_text(facts.device_ids), percent(usage.cpu_percent),
-               short_bytes(usage.memory_bytes + state.device_memory_bytes),
-               short_time(seconds_since_start(each, snapshot.unix_time)), step_text(state),
-               short_rate(state.samples_per_second), number(state.loss, 3),
-               number(state.accuracy, 1), share_text(state.seconds.data, state.seconds),
-               share_text(state.seconds.reduce, state.seconds), phase_text(*each.instance),
-               state.is_in_collective ? state.collective : kNone, monitor::short_command(facts)});
+    std::vector<std::string> cells{std::to_string(facts.process),
+                                   facts.user,
+                                   each.job->id,
+                                   fmt::format("{}/{}", facts.instance, facts.num_instances),
+                                   replicas_text(facts),
+                                   device_ids_text(facts.device_ids),
+                                   percent(usage.cpu_percent),
+                                   short_bytes(usage.memory_bytes + state.device_memory_bytes),
+                                   short_time(seconds_since_start(each, snapshot.unix_time)),
+                                   step_text(state),
+                                   short_rate(state.samples_per_second),
+                                   number(state.loss, 3),
+                                   number(state.accuracy, 1),
+                                   share_text(state.seconds.data, state.seconds),
+                                   share_text(state.seconds.reduce, state.seconds),
+                                   phase_text(*each.instance),
+                                   state.is_in_collective ? state.collective : kNone,
+                                   monitor::short_command(facts)};
+    if (has_hosts) cells.insert(cells.begin(), facts.host);
+    table.add(std::move(cells));
   }
   return table.to_string(view.width);
 }

@@ -83,17 +83,20 @@ monitor::HostSnapshot snapshot() {
       .host = "node7",
       .unix_time = kNow,
       .steady_ns = 3'500'000'000,
-      .devices = {{.model = "AMD EPYC 9654 96-Core Processor",
+      .devices = {{.host = "node7",
+                   .model = "AMD EPYC 9654 96-Core Processor",
                    .cpus = {0, 1, 2, 3, 4, 5, 6, 7},
                    .memory_bytes = 256LL << 30,
                    .used_memory_bytes = 31LL << 30,
                    .load = 51.2,
                    .temperature_celsius = 48},
-                  {.id = 0,
+                  {.host = "node7",
+                   .id = 0,
                    .cpus = {0, 1},
                    .load = 99.7,
                    .stages = {{"4f1d0c7a92be", 0, 0, 0, false}, {"4f1d0c7a92be", 0, 2, 0, false}}},
-                  {.kind = DeviceKind::Cuda,
+                  {.host = "node7",
+                   .kind = DeviceKind::Cuda,
                    .id = 0,
                    .model = "NVIDIA H200",
                    .memory_bytes = 140LL << 30,
@@ -151,6 +154,16 @@ cuda:0  node7  NVIDIA H200                          -  61.0/140.0 GiB   97%  61 
 job a0b1c2d3e4f5, instance 1: status page: cut short: 5 of 4096 bytes
 job bbbbbbbbbbbb runs, but its program publishes no status
 )");
+}
+
+TEST_F(MonitorTablesTest, TellSeveralHostsApart) {
+  auto both = snapshot();
+  both.devices[1].host = "node8";
+  both.jobs[0].instances[1].found.facts.host = "node8";
+  const auto text = monitor_text(both, {.width = 80});
+  EXPECT_THAT(text, HasSubstr("cpu:0  node8 "));
+  EXPECT_THAT(text, HasSubstr("\nhost      pid job"));
+  EXPECT_THAT(text, HasSubstr("\nnode8   40712 "));
 }
 
 TEST_F(MonitorTablesTest, NoLineIsWiderThanTheTerminal) {

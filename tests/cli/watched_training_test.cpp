@@ -158,11 +158,11 @@ TEST_F(WatchedTrainingTest, TracesMoreWorkersThanMostMachinesHave) {
 
 TEST_F(WatchedTrainingTest, EndsWellWithoutATraceThatCannotBeWritten) {
   std::filesystem::create_directory(path("gone"));
-  Subprocess job(
-      lockstep_command(words("train --dataset synthetic --size 4096 --image-size 16x16x3 "
-                             "--limit-test 8 --model mlp --epochs 3 --batch-size 4 --trace " +
-                             path("gone/trace.json") + " --summary " + path("summary.json"))),
-      here());
+  Subprocess job(lockstep_command(words(
+                     "train --dataset synthetic --size 4096 --image-size 16x16x3 "
+                     "--limit-test 8 --model mlp --epochs 3 --batch-size 4 --lr 0.001 --trace " +
+                     path("gone/trace.json") + " --summary " + path("summary.json"))),
+                 here());
   ASSERT_TRUE(job.wait_for("Epoch 01", 60s));
   std::filesystem::remove_all(path("gone"));
   const auto ended = job.wait(60s);

@@ -203,6 +203,7 @@ TEST_F(FindJobsTest, AJobThatSaysNothingIsListedByItsName) {
 }
 
 TEST_F(FindJobsTest, DamagedPagesAreEntriesThatSaySo) {
+  const std::string kNotTheirs = "not a file of the job's own that can be read";
   launch::RunDirectory folder(environment());
   folder.create();
   const auto page = [&](int instance) { return folder.path() + "/" + page_name(instance); };
@@ -224,9 +225,9 @@ TEST_F(FindJobsTest, DamagedPagesAreEntriesThatSaySo) {
   const auto instances = find().at(0).instances;
   ASSERT_EQ(instances.size(), 6U);
   for (const auto& found : instances) EXPECT_EQ(found.health, Health::Damaged);
-  EXPECT_EQ(instances[0].problem, "cannot be opened");
-  EXPECT_EQ(instances[1].problem, "not a file of the job's own");
-  EXPECT_EQ(instances[2].problem, "not a file of the job's own");
+  EXPECT_EQ(instances[0].problem, kNotTheirs);
+  EXPECT_EQ(instances[1].problem, kNotTheirs);
+  EXPECT_EQ(instances[2].problem, kNotTheirs);
   EXPECT_EQ(instances[3].problem, "cut short: 5 of 4096 bytes");
   EXPECT_EQ(instances[4].problem, "damaged: not a status page");
   EXPECT_EQ(instances[5].problem, "damaged: of another instance");

@@ -171,7 +171,8 @@ TEST_F(TensorBoardTest, KnowsWhereAnEpochEndedWhoseStepsWereBeforeACrash) {
   EXPECT_EQ(own_reading(log.path()),
             "version [\"brain.Event:2\"]\n"
             "scalar [30, \"epoch/loss\", 1.25]\n"
-            "scalar [30, \"test/loss\", 1.75]\n");
+            "scalar [30, \"test/loss\", 1.75]\n"
+            "whole\n");
 }
 
 TEST_F(TensorBoardTest, PutsTheCurvesOfATrainingOnOneAxis) {

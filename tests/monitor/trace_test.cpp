@@ -114,8 +114,8 @@ TEST_F(TraceTest, NamesEachKindOfSpan) {
   }
   std::vector<std::string> names;
   for (const auto& span : spans_of(written({instance}))) names.push_back(span["name"]);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"load", "forward", "backward", "reduce", "update", "wait"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"load", "forward", "backward", "reduce", "update",
+                                             "wait", "launch"}));
 }
 
 TEST_F(TraceTest, PutsInstancesOfSeveralProcessesOnOneClock) {
