@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 /// Trains until it is told to stop.
 constexpr const char* kEndless =
     "train --dataset synthetic --size 300 --image-size 16x16x3 --limit-test 50 --batch-size 4 "
-    "--model mlp --epochs 100000 --eval-every 0 ";
+    "--model mlp --epochs 100000 --eval-every 0 --lr 0.001 ";
 
 /// Trainings whose folders lie apart from those of other tests.
 class WatchedTrainingTest : public TrainRunsTest {

@@ -29,7 +29,7 @@ class Browser:
         chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
         if not chromium or not driver:
             sys.exit(77)
-        self.process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True, process_group=0)
         self.base = None
         for line in self.process.stdout:
             found = re.search(r"started successfully on port (\d+)", line)
