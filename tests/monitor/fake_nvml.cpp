@@ -17,7 +17,9 @@ struct Gpu {
 Gpu gpus[] = {{0}, {1}};
 
 struct MemoryInfo {
+  unsigned version;
   unsigned long long total;
+  unsigned long long reserved;
   unsigned long long free;
   unsigned long long used;
 };
@@ -62,9 +64,11 @@ int nvmlDeviceGetName(Gpu*, char* name, unsigned length) {
   return kSuccess;
 }
 
-int nvmlDeviceGetMemoryInfo(Gpu* gpu, MemoryInfo* info) {
+int nvmlDeviceGetMemoryInfo_v2(Gpu* gpu, MemoryInfo* info) {
   constexpr unsigned long long kGiB = 1024ULL * 1024 * 1024;
-  *info = {140 * kGiB, 79 * kGiB, 61 * kGiB};
+  constexpr int kVersionMismatch = 25;
+  if (info->version != (sizeof(MemoryInfo) | (2U << 24))) return kVersionMismatch;
+  *info = {info->version, 140 * kGiB, 1 * kGiB, 78 * kGiB, 61 * kGiB};
   return gpu->number == 0 ? kSuccess : kNotSupported;
 }
 

@@ -17,10 +17,13 @@ using Handle = struct OpaqueDevice*;
 constexpr int kSuccess = 0;
 constexpr int kCoreTemperature = 0;
 
+/// Unlike the first version, this one does not count what the driver keeps for itself as used.
 struct MemoryInfo {
-  unsigned long long total;
-  unsigned long long free;
-  unsigned long long used;
+  unsigned version = sizeof(MemoryInfo) | (2U << 24);
+  unsigned long long total = 0;
+  unsigned long long reserved = 0;
+  unsigned long long free = 0;
+  unsigned long long used = 0;
 };
 
 struct Utilization {
@@ -55,7 +58,7 @@ struct Nvml::Functions {
     find(count, "nvmlDeviceGetCount_v2");
     find(by_index, "nvmlDeviceGetHandleByIndex_v2");
     find(name, "nvmlDeviceGetName");
-    find(memory, "nvmlDeviceGetMemoryInfo");
+    find(memory, "nvmlDeviceGetMemoryInfo_v2");
     find(utilization, "nvmlDeviceGetUtilizationRates");
     find(temperature, "nvmlDeviceGetTemperature");
     find(power, "nvmlDeviceGetPowerUsage");
