@@ -110,6 +110,7 @@ class ResidentTrainingTest : public ::testing::Test {
 
 TEST_F(ResidentTrainingTest, TellsOfEachLaunch) {
   run(0, 0, 0);
+  training_.progress().steps = 2;
   run(0, 0, 2);
   std::vector<std::int64_t> steps;
   for (const auto& span : spans_.all) {
