@@ -1,7 +1,5 @@
 #include "lockstep/monitor/status/find_jobs.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
