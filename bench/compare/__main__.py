@@ -3,8 +3,8 @@
     python3 bench/compare --lockstep build/release/bin/lockstep [--runs 5] [--rows start,meet]
                           [--output docs/comparison.md] [--readme README.md] [--json FILE]
 
-Each run goes through all rows; each row is a `lockstep bench …`, in which lockstep and its peers take
-turns. So both see the same moments. Figures are medians over the runs.
+Each run goes through all rows; each row is a `lockstep bench …`, which measures lockstep and its peers in
+turn. So both see the same moments. Figures are medians over the runs.
 """
 import argparse
 import json

@@ -47,7 +47,7 @@ def lines_of(outcome):
     row = outcome.row
     target = f"{row.target.text}: {outcome.verdict()}"
     if outcome.ours is None:
-        return [[row.work, outcome.why, ", ".join(peer.name for peer in row.peers), "", target]]
+        return [[row.work, outcome.why, "; ".join(peer.name for peer in row.peers), "", target]]
     lines = []
     for peer in row.peers:
         ratios = outcome.ratios(peer.name)
@@ -80,11 +80,12 @@ def runs_text(results):
 def page_of(results, outcomes, with_gpu):
     lines = [
         "# lockstep beside its peers", "",
-        "<!-- Written by `make compare` (bench/compare.py), which also writes the table of the README. -->", "",
+        "<!-- Written by `make compare` (bench/compare), which also writes the table of the README. -->", "",
         runs_text(results), "",
         table_of(outcomes, "", with_gpu),
-        "**How.** A run goes through all rows, and there are as many runs as said above. Each row is a `lockstep bench …`, in which lockstep and its "
-        "peers take turns, verified first; a run's figure is the median of what that command measured. [performance.md](performance.md) says what each of them measures.",
+        "**How.** A run goes through all rows, and there are as many runs as said above. Each row is a `lockstep bench …`, in which what lockstep and its "
+        "peers compute is compared first, and then both take turns (the loaders one after the other); a run's figure is the median of what that command measured. "
+        "[performance.md](performance.md) says what each of them measures.",
         "",
         "“Times as fast” compares both figures of one run; the table has the median over the runs, and its least and most. Of several ways to run a "
         "peer (workers of a loader, say) the one with the best median is shown. What is asked of lockstep was set on a machine of 2 "
@@ -104,4 +105,4 @@ def with_table(text, table, where):
     before, rest = text.split(BEGIN)
     if END not in rest:
         raise Refused(f"{where}: expected '{END}' after '{BEGIN}', found it before")
-    return f"{before}{BEGIN}\n{table}{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n\n{table}\n{END}{rest.split(END)[1]}"

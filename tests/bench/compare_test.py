@@ -109,7 +109,7 @@ class ComparePartsTest(unittest.TestCase):
 
     def test_replaces_the_table_and_nothing_else(self):
         text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
-        self.assertEqual(table.with_table(text, "new\n", "f"), f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n")
+        self.assertEqual(table.with_table(text, "new\n", "f"), f"before\n{table.BEGIN}\n\nnew\n\n{table.END}\nafter\n")
 
     def test_refuses_a_file_without_its_marks(self):
         for text in ("", table.BEGIN, table.END, table.BEGIN + table.END + table.END, table.END + table.BEGIN):
@@ -190,7 +190,7 @@ class CompareCommandTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("meet: no torch\n", done.stderr)
         self.assertIn("| 35.0 ms (35.0 to 35.0) | 4 Python ranks over Gloo: not here | | ≤ 0.1 s: met |", done.stdout)
-        self.assertIn("| not measured: no PyTorch here | PyTorch DDP, channels_last, PyTorch DDP, contiguous | |", done.stdout)
+        self.assertIn("| not measured: no PyTorch here | PyTorch DDP, channels_last; PyTorch DDP, contiguous | |", done.stdout)
         # It is not asked for again.
         self.assertEqual(self.read("calls").count("launch --rounds 5 --against torch"), 1)
 
@@ -200,7 +200,7 @@ class CompareCommandTest(unittest.TestCase):
         done = self.compare("--lockstep", lockstep, "--runs", "2", "--rows", "start,reduce-4k")
         self.assertEqual(done.returncode, 1)
         self.assertIn("comm-small: 'lockstep bench comm --instances 8 --sizes 4K' ended with 5\nit burned\n", done.stderr)
-        self.assertIn("| all-reduce 4 KiB fp32, 8 processes | failed | Open MPI, Gloo | | ≤ 0.15 ms: not measured |", done.stdout)
+        self.assertIn("| all-reduce 4 KiB fp32, 8 processes | failed | Open MPI; Gloo | | ≤ 0.15 ms: not measured |", done.stdout)
         self.assertIn("| start 4 empty processes | 13.0 ms (13.0 to 13.0) | mpirun: not here |", done.stdout)
 
     def test_writes_again_what_was_measured_before(self):
