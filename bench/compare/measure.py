@@ -112,4 +112,6 @@ def measure_once(lockstep, name, folder, results, say):
     if code != 0:
         say(f"{name}: 'lockstep bench {' '.join(arguments)}' ended with {code}\n{said}")
         results["failed"][name] = said
+    elif said and name not in results["benches"]:
+        say(f"{name}: {said}")  # which peers are left out, say; once is enough
     return report

@@ -194,6 +194,11 @@ class CompareCommandTest(unittest.TestCase):
         # It is not asked for again.
         self.assertEqual(self.read("calls").count("launch --rounds 5 --against torch"), 1)
 
+    def test_says_once_what_a_bench_has_left_out(self):
+        done = self.compare("--lockstep", self.fake_lockstep("*) echo 'not in this build: mpi' >&2;;"), "--runs", "2", "--rows", "reduce-4k")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("comm-small: not in this build: mpi\n"), 1)
+
     def test_a_row_that_fails_leaves_the_others(self):
         lines = [{"work": "start 4 empty processes", "system": "lockstep", "median_s": 0.013}]
         lockstep = self.fake_lockstep("*comm*) echo 'it burned' >&2; exit 5;;", lines)
