@@ -128,8 +128,9 @@ TEST(BenchLaunchTest, MeasuresProcessesThatMeetBesideThoseOfPython) {
                                 "torch", "--json", file});
   if (result.exit_code == 4) GTEST_SKIP() << result.err;
   ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = nlohmann::json::parse(read_file(file));
   std::vector<nlohmann::json> meetings;
-  for (const auto& row : nlohmann::json::parse(read_file(file))["rows"]) {
+  for (const auto& row : json["rows"]) {
     if (row["work"] == "start 3 processes that meet once") meetings.push_back(row);
   }
   ASSERT_EQ(meetings.size(), 2U) << result.out;
