@@ -100,6 +100,13 @@ bench: build-with-tests
 	$(BUILD)/bench/transform_bench
 	$(BUILD)/bench/nn/batch_norm_bench
 
+## make compare     lockstep beside PyTorch, Gloo and Open MPI on this machine (RUNS=5), into docs/comparison.md and README.md
+RUNS := 5
+.PHONY: compare
+compare: packages-test build-with-tests
+	python3 bench/compare --lockstep $(BUILD)/bin/lockstep --runs $(RUNS) --json build/comparison.json \
+	  --output docs/comparison.md --readme README.md
+
 ## make test-asan   the same tests under the address and undefined-behaviour sanitizers
 ## make test-tsan   the same tests under the thread sanitizer
 .PHONY: test-asan test-tsan

@@ -35,11 +35,16 @@ void add_common_options(CLI::App& app, int& rounds, const std::string& what_a_ro
   app.add_option("--json", json_file, "also write the results to a file")->type_name("FILE");
 }
 
-CLI::App* add_launch(CLI::App& app, BenchLaunchOptions& to, std::string& json_file) {
-  auto* launch = app.add_subcommand("launch", "start empty processes and see them end");
+CLI::App* add_launch(CLI::App& app, BenchLaunchOptions& to, std::string& against,
+                     std::string& json_file) {
+  auto* launch = app.add_subcommand(
+      "launch", "start processes and see them end, beside mpirun where it is installed");
   set_usage(*launch, "bench launch [options]");
   launch->add_option("--instances", to.instances, "processes to start")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  launch->add_option("--against", against, "torch, for Python ranks that meet over Gloo; or none")
+      ->type_name("NAME")
       ->capture_default_str();
   add_common_options(*launch, to.rounds, "measurements of each", json_file);
   return launch;
@@ -92,6 +97,13 @@ CLI::App* add_pipeline(CLI::App& app, BenchPipelineOptions& to, std::string& jso
   return pipeline;
 }
 
+/// Not in the help: `bench launch` starts it.
+CLI::App* add_meet(CLI::App& app) {
+  auto* meet = app.add_subcommand("meet", "a process that 'bench launch' measures");
+  meet->group("");
+  return meet;
+}
+
 /// Not in the help: `bench comm` starts it.
 CLI::App* add_comm_worker(CLI::App& app, std::string& folder) {
   auto* worker = app.add_subcommand("comm-worker", "a process that 'bench comm' measures");
@@ -123,6 +135,14 @@ BenchCommOptions decide(const CommArguments& written) {
   for (const auto& size : written.sizes) options.sizes.push_back(parse_bytes(size));
   if (!written.against.empty()) options.against = written.against;
   return options;
+}
+
+BenchReport measure_launch(BenchLaunchOptions options, const std::string& against,
+                           const topology::Environment& environment) {
+  const std::vector<std::string> peers{"torch", "none"};
+  check_choice("bench launch: --against", against, peers);
+  if (against == "torch") options.torch = find_launch_peer(environment);
+  return bench_launch(options, environment);
 }
 
 PipelineReport measure_pipeline(const BenchPipelineOptions& options,
@@ -163,15 +183,21 @@ int bench(const Invocation& invocation) {
   BenchPipelineOptions pipeline_options;
   std::string json_file;
   std::string folder;
-  add_launch(app, launch_options, json_file);
+  std::string launch_against = "none";
+  add_launch(app, launch_options, launch_against, json_file);
   const auto* comm = add_comm(app, comm_arguments, json_file);
   add_what_others_do(app);
   const auto* pipeline = add_pipeline(app, pipeline_options, json_file);
   const auto* worker = add_comm_worker(app, folder);
+  const auto* meet = add_meet(app);
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
 
   if (worker->parsed()) {
     bench_comm_worker(folder);
+    return 0;
+  }
+  if (meet->parsed()) {
+    bench_meet();
     return 0;
   }
   const auto show = [&](const auto& report) {
@@ -183,7 +209,7 @@ int bench(const Invocation& invocation) {
   } else if (comm->parsed()) {
     show(bench_comm(decide(comm_arguments), invocation.environment));
   } else {
-    show(bench_launch(launch_options, invocation.environment));
+    show(measure_launch(launch_options, launch_against, invocation.environment));
   }
   return 0;
 }

@@ -1,0 +1,107 @@
+"""lockstep beside its peers on this machine: the table of docs/comparison.md and of the README.
+
+    python3 bench/compare --lockstep build/release/bin/lockstep [--runs 5] [--rows start,meet]
+                          [--output docs/comparison.md] [--readme README.md] [--json FILE]
+
+Each run goes through all rows; each row is a `lockstep bench …`, which measures lockstep and its peers in
+turn. So both see the same moments. Figures are medians over the runs.
+"""
+import argparse
+import json
+import os
+import sys
+
+from figures import outcome_of
+from measure import measure
+from refused import Refused
+from rows import ROWS
+from table import page_of, runs_text, table_of, with_table
+
+
+def choose_rows(text):
+    """Those that are named, in the order of the table; all where none is."""
+    if not text:
+        return list(ROWS)
+    known = [row.name for row in ROWS]
+    asked = text.split(",")
+    for name in asked:
+        if name not in known:
+            raise Refused(f"--rows: expected some of {', '.join(known)}, found '{name}'")
+    return [row for row in ROWS if row.name in asked]
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="compare", description="lockstep beside its peers on this machine.",
+                                     epilog="rows: " + ", ".join(row.name for row in ROWS))
+    parser.add_argument("--lockstep", default="build/release/bin/lockstep", metavar="FILE", help="[%(default)s]")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each row, in turn [%(default)s]")
+    parser.add_argument("--rows", default="", metavar="LIST", help="only these; no row for GPUs then")
+    parser.add_argument("--output", metavar="FILE", help="the page to write; docs/comparison.md is one")
+    parser.add_argument("--readme", metavar="FILE", help="a file in which to replace the table, between its two marks")
+    parser.add_argument("--json", metavar="FILE", help="also write all that was measured")
+    parser.add_argument("--from", dest="stored", metavar="FILE", help="measure nothing: take what --json has written")
+    return parser.parse_args()
+
+
+def check(arguments):
+    """Before minutes of measuring, not after them."""
+    if arguments.runs < 1:
+        raise Refused(f"--runs: expected 1 or more, found {arguments.runs}")
+    if not arguments.stored and not os.access(arguments.lockstep, os.X_OK):
+        raise Refused(f"--lockstep: expected a program, found none at {arguments.lockstep}; try: make build")
+    if arguments.readme:
+        with_table(read(arguments.readme), "", arguments.readme)
+    for file in filter(None, (arguments.output, arguments.json)):
+        folder = os.path.dirname(file) or "."
+        if not os.path.isdir(folder):
+            raise Refused(f"{file}: expected the folder {folder}, found none")
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def results_for(arguments, rows, say):
+    if not arguments.stored:
+        benches = list(dict.fromkeys(row.bench for row in rows))
+        return measure(arguments.lockstep, arguments.runs, benches, say)
+    try:
+        return json.loads(read(arguments.stored))
+    except ValueError as error:
+        raise Refused(f"--from: {arguments.stored} is not what --json writes: {error}") from error
+
+
+def main():
+    arguments = parse()
+    rows = choose_rows(arguments.rows)
+    check(arguments)
+    results = results_for(arguments, rows, lambda text: print(text, file=sys.stderr, flush=True))
+    if arguments.json:
+        write(arguments.json, json.dumps(results, indent=1) + "\n")
+    outcomes = [outcome_of(row, results) for row in rows]
+    with_gpu = not arguments.rows
+    print(runs_text(results), "\n")
+    print(table_of(outcomes, "docs/", with_gpu), end="")
+    if arguments.output:
+        write(arguments.output, page_of(results, outcomes, with_gpu))
+    if arguments.readme:
+        table = f"{runs_text(results)}\n\n{table_of(outcomes, 'docs/', with_gpu)}"
+        write(arguments.readme, with_table(read(arguments.readme), table, arguments.readme))
+    return 1 if results["failed"] else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Refused as refused:
+        print(f"compare: {refused}", file=sys.stderr)
+        sys.exit(2)
