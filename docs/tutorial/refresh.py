@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands of docs/tutorial.md, and puts what they print in place. `make tutorial` calls it.
 
-    docs/tutorial/refresh.py --bin build/release/bin [--only TEXT] [--pictures-alone]
+    docs/tutorial/refresh.py --bin build/release/bin [--only REGEX] [--pictures-alone]
 
 Commands of a block are run by one shell, all of them in one folder that is new, with a cache of
 their own: what the reader sees who begins. The page is written after each block. In the end digests
@@ -21,7 +21,7 @@ from pathlib import Path
 import document
 import pictures
 
-LIMIT_S = 300
+LIMIT_S = 600
 MARK = "--- command of the tutorial ---"
 
 
@@ -72,7 +72,7 @@ def refresh(binaries: Path, only: str | None) -> None:
             # Read anew each time: the block before has moved this one.
             page = document.PAGE.read_text()
             block = document.blocks(page)[index]
-            if not block.is_run or (only and only not in block.body()):
+            if not block.is_run or (only and not re.search(only, block.body(), re.DOTALL)):
                 continue
             begin = time.monotonic()
             run_block(block, folder, binaries)
@@ -87,7 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=Path, default=Path("build/release/bin"),
                         help="the folder with lockstep and the examples")
-    parser.add_argument("--only", help="only blocks that hold this text")
+    parser.add_argument("--only", help="only blocks in which this is found")
     parser.add_argument("--pictures-alone", action="store_true", help="run nothing")
     arguments = parser.parse_args()
     try:
