@@ -69,14 +69,17 @@ def refresh(binaries: Path, only: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="tutorial-") as name:
         folder = Path(name).resolve()
         for index in range(count):
-            # Read anew each time: the block before has moved this one.
-            page = document.PAGE.read_text()
-            block = document.blocks(page)[index]
+            block = document.blocks(document.PAGE.read_text())[index]
             if not block.is_run or (only and not re.search(only, block.body(), re.DOTALL)):
                 continue
             begin = time.monotonic()
             run_block(block, folder, binaries)
-            document.PAGE.write_text(page[:block.begin] + block.body() + page[block.end:])
+            # Read anew: the page may have been edited meanwhile.
+            page = document.PAGE.read_text()
+            place = document.blocks(page)[index]
+            if [each.text for each in place.commands] != [each.text for each in block.commands]:
+                raise document.Mistake("blocks were moved or changed while they were run")
+            document.PAGE.write_text(page[:place.begin] + block.body() + page[place.end:])
             if "save" in block.options:
                 (document.FOLDER / block.options["save"]).write_text(block.body())
             print(f"{time.monotonic() - begin:6.1f} s  {block.commands[0].text.splitlines()[0]}",
