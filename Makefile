@@ -140,6 +140,11 @@ docs: packages-docs
 	@mkdir -p build/docs
 	doxygen docs/Doxyfile
 
+## make tutorial    run the commands of docs/tutorial.md, put their output into it, and make its pictures; minutes
+.PHONY: tutorial
+tutorial: packages-demo build
+	python3 docs/tutorial/refresh.py --bin $(BUILD)/bin
+
 ## make format      format every source
 .PHONY: format
 format: packages-check

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Checks docs/tutorial.md: tutorial_test.py FOLDER-OF-BINARIES [--without-training].
+
+Options that it names exist, commands of it still run, digests that it calls the same are, and its
+pictures are those that the stored layouts give. Long trainings are run with few samples.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "tutorial"))
+import document  # noqa: E402
+import pictures  # noqa: E402
+import refresh  # noqa: E402
+
+BINARIES = Path()
+WITH_TRAINING = True
+PAGE = document.PAGE.read_text()
+BLOCKS = document.blocks(PAGE)
+PROGRAMS = ("lockstep", "train_model", "true")
+WITHOUT_TORCH = ("run", "data info", "diff", "monitor", "dashboard", "bench data")
+
+
+def simple_commands(text: str) -> list[list[str]]:
+    """The commands of a shell line, each as words, without redirections and what runs them."""
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    commands: list[list[str]] = [[]]
+    for word in lexer:
+        if set(word) <= set(";&|"):
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    starts = [next((i for i, word in enumerate(words) if word in PROGRAMS), None) for words in commands]
+    return [words[start:] for words, start in zip(commands, starts) if start is not None]
+
+
+def programs_within(words: list[str]) -> list[list[str]]:
+    """`lockstep run …` and the program that it starts, apart."""
+    if words[:2] != ["lockstep", "run"]:
+        return [words]
+    inner = next((i for i in range(2, len(words)) if words[i] in PROGRAMS), len(words))
+    return [words[:inner]] + ([words[inner:]] if words[inner:] else [])
+
+
+def flags_of(words: list[str]) -> set[str]:
+    return {word.partition("=")[0] for word in words if word.startswith("--")}
+
+
+class Help:
+    """What `--help` of each subcommand knows."""
+
+    def __init__(self):
+        self.known: dict[str, set[str]] = {}
+
+    def flags(self, subcommand: str) -> set[str]:
+        if subcommand not in self.known:
+            shown = subprocess.run([BINARIES / "lockstep", *subcommand.split(), "--help"], text=True,
+                                   capture_output=True, check=True, timeout=60)
+            self.known[subcommand] = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", shown.stdout))
+        return self.known[subcommand]
+
+
+HELP = Help()
+
+
+def lockstep_calls() -> list[tuple[str, list[str]]]:
+    """(subcommand, words) of every call of lockstep in a block."""
+    calls = []
+    for block in BLOCKS:
+        for command in block.commands:
+            for words in simple_commands(command.text):
+                for program in programs_within(words):
+                    if program[0] == "lockstep":
+                        length = 3 if program[1] in ("bench", "data") else 2
+                        calls.append((" ".join(program[1:length]), program))
+    return calls
+
+
+class Document(unittest.TestCase):
+    """The page as it is."""
+
+    def test_same_digests_are_the_same_and_others_are_not(self):
+        self.assertEqual(set(document.check_digests(BLOCKS)), {"one", "eight", "mlp", "order", "program"})
+        self.assertGreater(sum(block.options.get("digest") == "eight" for block in BLOCKS), 4)
+
+    def test_every_command_has_the_output_of_a_run(self):
+        for block in BLOCKS:
+            if block.is_run:
+                last = block.commands[-1]
+                self.assertTrue(last.output, last.text)
+
+    def test_nothing_of_the_machine_that_made_it_is_left(self):
+        made = [PAGE] + [path.read_text() for path in sorted(document.FOLDER.glob("*.txt"))]
+        for text in made:
+            self.assertNotRegex(text, r"/(work|tmp|root|home)/")
+
+    def test_stored_layouts_are_those_of_the_page(self):
+        stored = {block.options["save"]: block.body() for block in BLOCKS if "save" in block.options}
+        self.assertEqual(stored, {path.name: path.read_text() for path in document.FOLDER.glob("*.txt")})
+
+    def test_pictures_are_what_the_stored_layouts_give(self):
+        made = pictures.make_all(document.FOLDER)
+        self.assertEqual(set(made), {path.name for path in document.FOLDER.glob("*.svg")})
+        for name, text in made.items():
+            self.assertEqual((document.FOLDER / name).read_text(), text, f"{name}: run make tutorial")
+
+    def test_pictures_can_be_read_by_everyone(self):
+        shown = re.findall(r"!\[([^\]]+)\]\(tutorial/([^)]+)\)", PAGE)
+        self.assertEqual({name for _, name in shown}, set(pictures.make_all(document.FOLDER)))
+        for _, name in shown:
+            root = xml.fromstring((document.FOLDER / name).read_text())
+            space = "{http://www.w3.org/2000/svg}"
+            self.assertTrue(root.findtext(f"{space}title"), name)
+            self.assertTrue(root.findtext(f"{space}desc"), name)
+            self.assertEqual(root.find(f"{space}rect").get("fill"), pictures.PAPER, name)
+
+    def test_links_lead_somewhere(self):
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE):
+            self.assertTrue((document.PAGE.parent / target).exists(), target)
+
+
+class Commands(unittest.TestCase):
+    """The page beside the program."""
+
+    def test_every_option_of_a_command_is_known(self):
+        calls = lockstep_calls()
+        self.assertGreater(len(calls), 15)
+        for subcommand, words in calls:
+            if WITH_TRAINING or subcommand in WITHOUT_TORCH:
+                self.assertEqual(flags_of(words) - HELP.flags(subcommand), set(), " ".join(words))
+
+    def test_every_option_in_the_text_is_known(self):
+        if not WITH_TRAINING:
+            self.skipTest("built without libtorch")
+        named = set(re.findall(r"`[^`]*?(--[a-z][a-z-]*)", PAGE.replace("```", "")))
+        known = set().union(*(HELP.flags(each) for each in ("run", "train", "monitor", "bench data")))
+        # Builds for CPUs alone do not show what is for GPUs.
+        known |= set(re.findall(r'"(--[a-z][a-z-]*)', (ROOT / "lockstep/cli/train_options.cpp").read_text()))
+        self.assertEqual(named - known, set())
+
+    def test_layouts_are_still_printed_in_a_form_that_pictures_are_made_from(self):
+        for block in BLOCKS:
+            if "save" not in block.options:
+                continue
+            again = self.run_in_shell(block.commands[0].text, Path("/"))
+            before, now = (pictures.read_topology(text) for text in
+                           (block.body(), f"$ {block.commands[0].text}\n{again}"))
+            self.assertEqual([(each.number, each.replicas) for each in now.instances],
+                             [(each.number, each.replicas) for each in before.instances])
+            self.assertEqual(now.stages, before.stages)
+
+    @staticmethod
+    def run_in_shell(text: str, folder: Path) -> str:
+        done = subprocess.run(["bash", "-c", text], cwd=folder, text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+                              env=refresh.environment(folder, BINARIES))
+        if done.returncode != 0:
+            raise AssertionError(f"{text}\nended with {done.returncode}:\n{done.stdout}")
+        return done.stdout
+
+    def test_digests_are_the_same_on_this_machine_with_few_samples(self):
+        if not WITH_TRAINING:
+            self.skipTest("built without libtorch")
+        few = {"--limit-train": "256", "--limit-test": "16", "--epochs": "1", "--device-iterations": "1"}
+        digests = {}
+        with tempfile.TemporaryDirectory() as name:
+            for block in BLOCKS:
+                # Those with several commands wait for the end of an epoch that is too short here.
+                if block.options.get("digest") != "eight" or len(block.commands) > 1:
+                    continue
+                text = block.commands[0].text
+                for option, value in few.items():
+                    text, count = re.subn(rf"{option} \d+", f"{option} {value}", text)
+                    self.assertEqual(count, 1, text)
+                text = text.replace("lockstep train",
+                                    "lockstep train --dataset synthetic --size 256 --image-size 28x28x1")
+                output = self.run_in_shell(text, Path(name))
+                found = re.findall(r"weights: ([0-9a-f]{16})", output)
+                self.assertEqual(len(found), 1, output)
+                digests[text] = found[0]
+        self.assertEqual(len(set(digests.values())), 1, digests)
+
+
+class Script(unittest.TestCase):
+    """What `make tutorial` does to a page."""
+
+    def test_blocks_have_commands_outputs_and_options(self):
+        page = ('text\n<!-- run digest=a show="x|y" -->\n```console\n$ one \\\n    more\nout\n\n$ two\n```\n'
+                '<!-- shown -->\n```console\n$ three\n```\n```console\n$ four\n```\n')
+        first, second, third = document.blocks(page)
+        self.assertEqual(first.options, {"digest": "a", "show": "x|y"})
+        self.assertEqual([each.text for each in first.commands], ["one \\\n    more", "two"])
+        self.assertEqual(first.commands[0].output, ["out", ""])
+        self.assertEqual(page[first.begin:first.end], first.body())
+        self.assertEqual([each.is_run for each in (first, second, third)], [True, False, True])
+
+    def test_an_unknown_word_is_refused(self):
+        with self.assertRaises(document.Mistake):
+            document.blocks("<!-- run sohw=x -->\n```console\n$ one\n```\n")
+
+    def test_lines_between_those_that_are_shown_become_one_ellipsis(self):
+        lines = ["a", "b", "keep 1", "keep 2", "c", "keep 3", "d"]
+        self.assertEqual(document.shorten(lines, "keep"),
+                         ["…", "keep 1", "keep 2", "…", "keep 3", "…"])
+        self.assertEqual(document.shorten(lines, None), lines)
+
+    def test_of_a_bar_its_last_state_stays(self):
+        bar = "[0] [Epoch 01]: {}%|███| 1/4 [00:01<00:03]"
+        lines = [bar.format(" 25"), "a note", bar.format(" 50"), bar.format("100"), "[Test  01]:  35%|█| 2/6",
+                 bar.format("100").replace("01]", "02]")]
+        self.assertEqual(document.settle_bars(lines), ["a note", bar.format("100"),
+                                                       bar.format("100").replace("01]", "02]")])
+
+    def test_digests_that_should_be_the_same_and_are_not_are_found(self):
+        block = "<!-- run digest={} -->\n```console\n$ train\nweights: {}  (R=8 T=1)\n```\n"
+        same, other = "0123456789abcdef", "fedcba9876543210"
+        self.assertEqual(document.check_digests(document.blocks(block.format("a", same) * 2)), {"a": same})
+        for page in (block.format("a", same) + block.format("a", other),
+                     block.format("a", same) + block.format("b", same), block.format("a", "none")):
+            with self.assertRaises(document.Mistake):
+                document.check_digests(document.blocks(page))
+
+    def test_commands_are_found_in_a_line_of_the_shell(self):
+        text = "timeout --preserve-status 6 lockstep run --num-instances 2 \\\n    lockstep train --epochs 1 >log 2>&1; echo $?"
+        (words,) = simple_commands(text)
+        run, train = programs_within(words)
+        self.assertEqual(flags_of(run), {"--num-instances"})
+        self.assertEqual(flags_of(train), {"--epochs"})
+
+    def test_a_tree_over_any_number_of_replicas_skips_what_is_not_there(self):
+        self.assertEqual(pictures._tree(0, 4, 3),
+                         (0, 4, (0, 2, (0, 1, None, None), (1, 1, None, None)), (2, 1, None, None)))
+
+
+if __name__ == "__main__":
+    BINARIES = Path(sys.argv[1]).resolve()
+    WITH_TRAINING = "--without-training" not in sys.argv
+    unittest.main(argv=sys.argv[:1], verbosity=2)
