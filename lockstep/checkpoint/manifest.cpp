@@ -60,6 +60,23 @@ Json options_json(const Manifest& manifest) {
   return json;
 }
 
+Json metrics_json(const std::map<std::string, double>& metrics) {
+  auto json = Json::object();
+  for (const auto& [name, value] : metrics) json[name] = to_json(value);
+  return json;
+}
+
+Json history_json(const Manifest& manifest) {
+  auto json = Json::array();
+  for (const auto& entry : manifest.history) {
+    json.push_back({{"fit", entry.fit},
+                    {"epoch", entry.epoch},
+                    {"training", metrics_json(entry.training)},
+                    {"validation", metrics_json(entry.validation)}});
+  }
+  return json;
+}
+
 Json files_json(const Manifest& manifest) {
   auto json = Json::object();
   for (const auto& file : manifest.files) {
@@ -214,6 +231,24 @@ std::map<std::string, double> metrics_of(const Object& object) {
   return metrics;
 }
 
+/// Checkpoints of other loops than a `Trainer`'s have none.
+std::vector<EpochEntry> history_of(const Object& manifest) {
+  const auto found = manifest.json().find("history");
+  if (found == manifest.json().end()) return {};
+  const auto where = manifest.where() + ": history";
+  if (!found->is_array()) throw refused(where, "an array", shown(*found));
+  std::vector<EpochEntry> history;
+  for (const auto& item : *found) {
+    const Object entry(item, where);
+    entry.expect_only({"fit", "epoch", "training", "validation"});
+    history.push_back({.fit = entry.number("fit", 1),
+                       .epoch = entry.number("epoch", 1),
+                       .training = metrics_of(entry.object("training")),
+                       .validation = metrics_of(entry.object("validation"))});
+  }
+  return history;
+}
+
 /// A name that leads nowhere else.
 bool is_plain(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name != kManifestName &&
@@ -244,23 +279,22 @@ std::string as_stored(const std::string& text) {
 
 std::string to_json(const Manifest& manifest) {
   const auto& position = manifest.position;
-  auto metrics = Json::object();
-  for (const auto& [name, value] : manifest.metrics) metrics[name] = to_json(value);
-  const Json json{{kVersionKey, kVersion},
-                  {"position",
-                   {{"step", position.step},
-                    {"epoch", position.epoch},
-                    {"epoch_step", position.epoch_step},
-                    {"finished_epochs", position.finished_epochs}}},
-                  {"options", options_json(manifest)},
-                  {"weights", manifest.weights},
-                  {"metrics", std::move(metrics)},
-                  {"reason", manifest.reason},
-                  {"job", manifest.job},
-                  {"written", manifest.written},
-                  {"lockstep", version()},
-                  {"files", files_json(manifest)},
-                  {"checksum", kNoChecksum}};
+  Json json{{kVersionKey, kVersion},
+            {"position",
+             {{"step", position.step},
+              {"epoch", position.epoch},
+              {"epoch_step", position.epoch_step},
+              {"finished_epochs", position.finished_epochs}}},
+            {"options", options_json(manifest)},
+            {"weights", manifest.weights},
+            {"metrics", metrics_json(manifest.metrics)},
+            {"reason", manifest.reason},
+            {"job", manifest.job},
+            {"written", manifest.written},
+            {"lockstep", version()},
+            {"files", files_json(manifest)}};
+  if (!manifest.history.empty()) json["history"] = history_json(manifest);
+  json["checksum"] = kNoChecksum;
   auto text = dumped(json, 2) + "\n";
   text.replace(checksum_at(text), kNoChecksum.size(), checksum_of(text));
   return text;
@@ -276,13 +310,14 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
         fmt::format("{}: expected a checkpoint of format {}, found {}", where, kVersion, found),
         "a newer lockstep wrote it: use that");
   }
-  object.expect_only({kVersionKey, "position", "options", "weights", "metrics", "reason", "job",
-                      "written", "lockstep", "files", "checksum"});
+  object.expect_only({kVersionKey, "position", "options", "weights", "metrics", "history", "reason",
+                      "job", "written", "lockstep", "files", "checksum"});
   object.text("lockstep");
   return {.position = position_of(object.object("position")),
           .options = options_of(object.object("options")),
           .weights = object.digits("weights", kDigestDigits),
           .metrics = metrics_of(object.object("metrics")),
+          .history = history_of(object),
           .reason = object.text("reason"),
           .job = object.text("job"),
           .written = object.text("written"),

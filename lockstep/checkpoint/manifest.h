@@ -18,6 +18,15 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
+/// What an epoch came to: decisions of later epochs may depend on it.
+struct EpochEntry {
+  std::int64_t fit = 1;    ///< the call of `Trainer::fit` that it was of, from 1
+  std::int64_t epoch = 1;  ///< of that call
+  std::map<std::string, double> training{};
+  std::map<std::string, double> validation{};  ///< empty where there was none
+  bool operator==(const EpochEntry&) const = default;
+};
+
 /// One of the files of a checkpoint.
 struct FileEntry {
   std::string name;
@@ -34,6 +43,7 @@ struct Manifest {
   std::vector<std::pair<std::string, std::string>> options{};
   std::string weights{};                    ///< their digest
   std::map<std::string, double> metrics{};  ///< of an evaluation at this position, if there was one
+  std::vector<EpochEntry> history{};        ///< of a `Trainer`
   std::string reason{};                     ///< why it was taken: "interval", "best", "signal", …
   std::string job{};                        ///< the launcher's name for the job; empty: none
   std::string written{};                    ///< when: "2026-11-15T21:40:07Z"

@@ -78,8 +78,11 @@ void Checkpointer::begin_anew() {
 
 void Checkpointer::take(const Moment& moment, const std::string& reason, Copy copy) {
   const auto begin = Clock::now();
-  checkpoint::Manifest manifest{
-      .position = moment.position, .options = moment.options, .reason = reason, .job = moment.job};
+  checkpoint::Manifest manifest{.position = moment.position,
+                                .options = moment.options,
+                                .history = moment.history,
+                                .reason = reason,
+                                .job = moment.job};
   if (evaluated_step_ == moment.position.step) {
     manifest.metrics = metrics_;
     if (is_best()) best_ = metrics_.at(options_.best_metric);

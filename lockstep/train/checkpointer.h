@@ -22,6 +22,7 @@ namespace lockstep::train {
 struct Moment {
   checkpoint::Position position;
   std::vector<std::pair<std::string, std::string>> options;
+  std::vector<checkpoint::EpochEntry> history{};
   std::string job{};  ///< the launcher's name for it
 };
 

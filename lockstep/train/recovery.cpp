@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -177,6 +178,7 @@ Moment Recovery::moment(const Engine& engine) const {
                        .epoch_step = progress.epoch_steps,
                        .finished_epochs = engine.finished_epochs()},
           .options = to_match_,
+          .history = history_,
           .job = options_.world().job_id()};
 }
 
@@ -225,6 +227,23 @@ void Recovery::after_evaluation(const Engine& engine, double loss,
   std::map<std::string, double> values{{"loss", loss}};
   for (const auto& [name, value] : metrics) values.emplace(name, value);
   checkpointer_->after_evaluation(engine.progress().steps, values);
+}
+
+/// A run that goes on walks past epochs that are known already: they come once more.
+void Recovery::remember(const checkpoint::EpochEntry& entry) {
+  if (!is_writer()) return;
+  const auto same = std::ranges::find_if(history_, [&](const auto& known) {
+    return known.fit == entry.fit && known.epoch == entry.epoch;
+  });
+  if (same == history_.end()) {
+    history_.push_back(entry);
+  } else {
+    *same = entry;
+  }
+}
+
+std::vector<checkpoint::EpochEntry> Recovery::resumed_history() const {
+  return resumed_ ? resumed_->history : std::vector<checkpoint::EpochEntry>();
 }
 
 bool Recovery::take_checkpoint(Engine& engine, const std::string& reason) {

@@ -60,6 +60,11 @@ class Recovery {
   /// Errors: `Options` where no folder was named.
   bool take_checkpoint(Engine& engine, const std::string& reason);
 
+  /// What finished epochs came to goes with the checkpoints that are taken from here on.
+  void remember(const checkpoint::EpochEntry& entry);
+  /// What the checkpoint has of that from which the run goes on; known to instance 0.
+  std::vector<checkpoint::EpochEntry> resumed_history() const;
+
   /// Where the run goes on from; empty: from memory, or not at all.
   const std::filesystem::path& checkpoint_path() const noexcept { return checkpoint_path_; }
   CheckpointCost checkpoint_cost(const Engine& engine) const noexcept;
@@ -81,6 +86,7 @@ class Recovery {
   NamedOptions to_match_;
   std::optional<checkpoint::Manifest> resumed_;  ///< on instance 0
   std::filesystem::path checkpoint_path_;
+  std::vector<checkpoint::EpochEntry> history_;
   bool has_loader_ = false;
   bool has_answered_stop_ = false;
   Replay replay_;

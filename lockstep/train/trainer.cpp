@@ -7,8 +7,10 @@
 namespace lockstep {
 namespace {
 
-void recall(const train::KeptHistory& kept, int epoch, History& history) {
-  if (const auto result = kept.find(epoch)) history.epochs.push_back(*result);
+/// Those that a checkpoint has of one call of `fit`.
+std::vector<checkpoint::EpochEntry> of_fit(std::vector<checkpoint::EpochEntry> entries, int fit) {
+  std::erase_if(entries, [&](const auto& entry) { return entry.fit != fit; });
+  return entries;
 }
 
 }  // namespace
@@ -52,24 +54,35 @@ History Trainer::fit(DataLoader& loader, const FitOptions& fit) {
                 fmt::format("Trainer::fit: expected 0 epochs or more, found {}", fit.epochs));
   }
   model().compile(loader);
-  train::KeptHistory kept(options_.world().communicator(), fit.epochs, metrics_);
+  ++fits_;
+  train::KeptHistory kept(options_.world().communicator(), fit.epochs, metrics_,
+                          of_fit(model_->resumed_history(), fits_));
   History history;
-  int next = 1;
-  for (const int epoch : model().epochs(fit.epochs)) {
-    // What the loop leaves out, an earlier attempt of the job has finished.
-    walked_ += (epoch - next) * loader.steps_per_epoch();
-    for (; next < epoch; ++next) recall(kept, next, history);
+  // What the loop leaves out, an earlier attempt of the job, or another job, has finished.
+  auto recall_until = [&, next = 1](int end) mutable {
+    walked_ += (end - next) * loader.steps_per_epoch();
+    for (; next < end; ++next) {
+      if (const auto known = kept.find(next)) add(*known, history);
+    }
     ++next;
+  };
+  for (const int epoch : model().epochs(fit.epochs)) {
+    recall_until(epoch);
     const auto result = run_epoch(epoch, loader, fit, kept.find(epoch));
     if (!result) continue;
-    history.epochs.push_back(*result);
+    add(*result, history);
     kept.put(*result);
     if (goes_on(history)) continue;
     history.stopped_early = epoch < fit.epochs;
     return history;
   }
-  for (; next <= fit.epochs; ++next) recall(kept, next, history);
+  recall_until(fit.epochs + 1);
   return history;
+}
+
+void Trainer::add(const EpochResult& result, History& history) {
+  history.epochs.push_back(result);
+  model_->remember(train::entry_of(result, fits_));
 }
 
 bool Trainer::goes_on(const History& history) {

@@ -27,7 +27,8 @@ struct FitOptions {
 ///     trainer.model().save("resnet20.safetensors");
 ///
 /// It does what the loop over `TrainingModel::epochs` does, with the same bits, and goes on after a
-/// crash as that does. Validations that an earlier attempt of the job has made are not made again.
+/// crash as that does. Validations that an earlier attempt of the job has made, or another job
+/// whose checkpoint it goes on from, are not made again.
 ///
 /// Loaders are made from the same options. All instances make the same calls in the same order, one
 /// thread at a time. Errors: those of `TrainingModel`, and `Options` where callbacks come too late;
@@ -63,6 +64,7 @@ class Trainer {
                                        const std::optional<EpochResult>& before);
   bool train_epoch(int epoch, DataLoader& loader);
   StepResult validate(int epoch, EvaluationLoader& loader);
+  void add(const EpochResult& result, History& history);
   bool goes_on(const History& history);
   void tell(const std::function<void(Callback&)>& of);
 
@@ -71,6 +73,7 @@ class Trainer {
   std::function<std::unique_ptr<TrainingModel>(const Options&)> make_;
   std::unique_ptr<TrainingModel> model_;
   std::vector<CallbackPtr> callbacks_;
+  int fits_ = 0;             ///< calls of `fit` so far
   std::int64_t walked_ = 0;  ///< optimizer steps of all epochs so far, whoever made them
 };
 

@@ -340,6 +340,14 @@ bool TrainingModel::checkpoint() {
   return impl_->recovery->take_checkpoint(impl_->engine(), "asked");
 }
 
+void TrainingModel::remember(const checkpoint::EpochEntry& entry) {
+  impl_->recovery->remember(entry);
+}
+
+std::vector<checkpoint::EpochEntry> TrainingModel::resumed_history() const {
+  return impl_->recovery->resumed_history();
+}
+
 CheckpointCost TrainingModel::checkpoint_cost() const {
   return impl_->made ? impl_->recovery->checkpoint_cost(*impl_->made) : CheckpointCost{};
 }

@@ -169,7 +169,13 @@ class TrainingModel {
 
  private:
   friend class EpochRange;
+  friend class Trainer;
   struct Impl;
+
+  /// For the history of a `Trainer`, which goes with checkpoints.
+  void remember(const checkpoint::EpochEntry& entry);
+  std::vector<checkpoint::EpochEntry> resumed_history() const;
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -110,6 +110,23 @@ TEST(ManifestTest, ComesBackWithOddNamesInTheirOrder) {
   EXPECT_TRUE(std::signbit(read.metrics.at("")));
 }
 
+TEST(ManifestTest, KeepsWhatEpochsCameTo) {
+  auto manifest = made_manifest();
+  manifest.history = {
+      {.fit = 1, .epoch = 1, .training = {{"loss", 0.1}}, .validation = {}},
+      {.fit = 2, .epoch = 3, .training = {{"acc", 80}}, .validation = {{"acc", 1e-300}}}};
+  EXPECT_EQ(parse_manifest(to_json(manifest), "m"), manifest);
+  const auto refused = [&](const std::string& from, const std::string& to, const std::string& why) {
+    const auto text = with_checksum(replaced(to_json(manifest), from, to));
+    expect_error([&] { parse_manifest(text, "m"); }, ErrorKind::Data, why);
+  };
+  refused("\"fit\": 2", "\"fit\": 0", "m: history: expected a whole number of at least 1 as 'fit'");
+  refused("\"training\": {\n        \"acc\"", "\"trainin\": {\n        \"acc\"",
+          "m: history: expected nothing else, found 'trainin'");
+  refused("\"history\": [", "\"history\": 1, \"job2\": [",
+          "m: expected nothing else, found 'job2'");
+}
+
 TEST(ManifestTest, KeepsMetricsThatAreNoNumbers) {
   constexpr auto kInfinity = std::numeric_limits<double>::infinity();
   auto manifest = made_manifest();

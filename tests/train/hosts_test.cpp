@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "lockstep/comm/host/kept_memory.h"
+#include "lockstep/train/history.h"
 #include "tests/comm/hosts_group.h"
 #include "tests/train/recovered_runs.h"
 
@@ -159,6 +160,28 @@ TEST(HostsTrainingTest, OverlappingTheBackwardPassChangesNoBit) {
         EXPECT_EQ(train_wide(options, overlap), expected) << to_string(layout);
       });
     }
+  }
+}
+
+TEST(HostsTrainingTest, AHistoryOutlivesHostsThatAreLostOneAfterTheOther) {
+  const auto with_history = [](HostsJob& job, const std::function<void(train::KeptHistory&)>& use) {
+    job.attempt(kLayouts[1], kReplicas, [&](const Options& options) {
+      train::KeptHistory history(options.world().communicator(), 3, {});
+      use(history);
+    });
+  };
+  HostsJob job(2);
+  with_history(job, [](train::KeptHistory& history) {
+    history.put({.epoch = 2, .training = {.loss = 0.5}, .validation = StepResult{.loss = 0.25}});
+  });
+  for (const std::size_t lost : {0U, 1U, 0U}) {
+    job.lose_host(lost);
+    with_history(job, [](train::KeptHistory& history) {
+      EXPECT_FALSE(history.find(1));
+      ASSERT_TRUE(history.find(2));
+      EXPECT_EQ(history.find(2)->training.loss, 0.5);
+      EXPECT_EQ(history.find(2)->validation.value().loss, 0.25);
+    });
   }
 }
 
