@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/monitor/export/tensorboard_log.h"
 
 namespace lockstep {
 
@@ -66,11 +69,9 @@ class EarlyStopCallback final : public Callback {
   EarlyStopOptions options_;
 };
 
-class LogCallback final : public Callback {
+/// Tells a sink, where there is one.
+class TellingCallback : public Callback {
  public:
-  explicit LogCallback(events::TrainSink& sink) : sink_(sink) {}
-
-  void prepare(Options& options) override { is_first_ = options.world().instance() == 0; }
   void on_epoch_begin(int epoch, std::int64_t iterations) override {
     iterations_ = iterations;
     tell(events::EpochBegan{epoch, iterations});
@@ -89,15 +90,55 @@ class LogCallback final : public Callback {
     tell(events::EvaluationDone{epoch, result.loss, result.metrics});
   }
 
+ protected:
+  static bool is_first(const Options& options) { return options.world().instance() == 0; }
+  void tell_to(events::TrainSink& sink) noexcept { sink_ = &sink; }
+
  private:
   template <typename Event>
   void tell(const Event& event) {
-    if (is_first_) sink_.on(event);
+    if (sink_ != nullptr) sink_->on(event);
   }
 
-  events::TrainSink& sink_;
-  bool is_first_ = false;
+  events::TrainSink* sink_ = nullptr;
   std::int64_t iterations_ = 0;
+};
+
+class LogCallback final : public TellingCallback {
+ public:
+  explicit LogCallback(events::TrainSink& sink) : sink_(sink) {}
+  void prepare(Options& options) override {
+    if (is_first(options)) tell_to(sink_);
+  }
+
+ private:
+  events::TrainSink& sink_;
+};
+
+/// Behind curves, which nobody has to show: hears that they end early.
+class WarningSink final : public events::TrainSink {
+ public:
+  void on(const events::Preparing& /*event*/) override {}
+  void on(const events::EpochBegan& /*event*/) override {}
+  void on(const events::IterationDone& /*event*/) override {}
+  void on(const events::EpochDone& /*event*/) override {}
+  void on(const events::EvaluationBegan& /*event*/) override {}
+  void on(const events::EvaluationAdvanced& /*event*/) override {}
+  void on(const events::EvaluationDone& /*event*/) override {}
+  void on(const events::Notice& event) override { log_warning(event.text); }
+};
+
+class TensorBoardCallback final : public TellingCallback {
+ public:
+  explicit TensorBoardCallback(std::string folder) : folder_(std::move(folder)) {}
+  void prepare(Options& options) override {
+    if (is_first(options)) tell_to(curves_.emplace(folder_, warnings_));
+  }
+
+ private:
+  std::string folder_;
+  WarningSink warnings_;
+  std::optional<monitor::TensorBoardLog> curves_;
 };
 
 }  // namespace
@@ -126,6 +167,10 @@ CallbackPtr early_stop(const EarlyStopOptions& options) {
 
 CallbackPtr log(events::TrainSink& sink) {
   return std::make_shared<LogCallback>(sink);
+}
+
+CallbackPtr tensorboard(const std::string& folder) {
+  return std::make_shared<TensorBoardCallback>(folder);
 }
 
 }  // namespace callbacks

@@ -12,8 +12,8 @@ namespace lockstep {
 /// and in the order in which callbacks were added, by one thread at a time: the one that calls
 /// `fit`, and for the batches of a validation any. What one throws ends the training.
 ///
-/// A job that was started again walks through `fit` once more, from the epoch that was under way:
-/// whoever decides something decides it from the history alone.
+/// A job that was started again, or goes on from a checkpoint, walks through `fit` once more, from
+/// the epoch that was under way: whoever decides something decides it from the history alone.
 class Callback {
  public:
   virtual ~Callback() = default;
@@ -54,8 +54,8 @@ CallbackPtr checkpoint(CheckpointOptions options);
 /// so that a training goes on as it would have gone.
 CallbackPtr learning_rate(const Schedule& schedule, int epochs);
 
-/// Ends the training when a metric gets no better. Epochs count that this job has made; where it
-/// goes on from a checkpoint of another, those from there on.
+/// Ends the training when a metric gets no better. Where it goes on from a checkpoint, epochs
+/// before it count as well.
 ///
 /// Errors: `Options` for numbers that cannot be meant; from `Trainer::fit`, for a metric that there
 /// is not.
@@ -63,6 +63,11 @@ CallbackPtr early_stop(const EarlyStopOptions& options = {});
 
 /// Tells a sink of what happens, on instance 0: `ui::TrainDisplay` shows it. The sink outlives it.
 CallbackPtr log(events::TrainSink& sink);
+
+/// Writes losses and metrics for TensorBoard, into a file of this folder, on instance 0
+/// (`monitor::TensorBoardLog` names the curves). Errors: from `Trainer::fit`, `Io`; a disk that is
+/// full later on ends the curves, and nothing else.
+CallbackPtr tensorboard(const std::string& folder);
 
 }  // namespace callbacks
 }  // namespace lockstep

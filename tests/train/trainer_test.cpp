@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "lockstep/base/file.h"
 #include "tests/nn/tensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"
@@ -184,7 +185,7 @@ TEST(TrainerTest, GoesOnFromACheckpointWithTheSameBits) {
   EXPECT_EQ(fit(2).second, 2U);
   const auto [digest, epochs] = fit(kEpochs);
   EXPECT_EQ(digest, expected);
-  EXPECT_EQ(epochs, 2U) << "of the two before, another job knew";
+  EXPECT_EQ(epochs, static_cast<std::size_t>(kEpochs)) << "the checkpoint knows of the two before";
 }
 
 /// Remembers what it was told, and throws where it is asked to.
@@ -238,6 +239,7 @@ struct Fitted {
   std::vector<double> losses;
   std::string digest;
   std::vector<int> validated;
+  std::vector<std::string> heard{};
 };
 
 Fitted fit_with_early_stop(const Options& options, int crash_in_epoch) {
@@ -271,21 +273,53 @@ TEST(TrainerTest, AJobThatCrashedDecidesAsOneThatDidNot) {
   });
 }
 
-TEST(TrainerTest, ASecondFitIsWalkedToAgain) {
-  const auto two_fits = [](const Options& options, int crash_in_epoch) {
-    auto loader = train_loader(options);
-    auto test = test_loader(options);
-    auto trainer = trainer_of(options);
-    const auto recorder = std::make_shared<Recorder>(crash_in_epoch);
-    trainer.add(recorder);
-    trainer.model().tell([](const std::string&) {});
-    auto losses = validation_losses(trainer.fit(loader, {.epochs = 2, .validation = &test}));
-    for (const auto loss :
-         validation_losses(trainer.fit(loader, {.epochs = 3, .validation = &test}))) {
-      losses.push_back(loss);
-    }
-    return Fitted{losses, trainer.model().digest(), recorder->validated};
+TEST(TrainerTest, AJobThatGoesOnFromACheckpointDecidesAsOneThatMadeAll) {
+  const auto expected = fit_with_early_stop(alone(kReplicas), 0);
+  const auto epochs = static_cast<int>(expected.losses.size());
+  const testing::ScratchFolder folder;
+  const auto with_checkpoints = [&] {
+    auto options = alone(kReplicas);
+    options.checkpoints({.folder = folder.path() + "/run", .every = "1 epoch"}).resume("auto");
+    return options;
   };
+  for (const int crash_in : {3, epochs}) {
+    EXPECT_THROW(fit_with_early_stop(with_checkpoints(), crash_in), Error);
+  }
+  const auto found = fit_with_early_stop(with_checkpoints(), 0);
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(found.digest, expected.digest);
+  EXPECT_THAT(found.validated, ElementsAre(epochs)) << "the others were known";
+}
+
+constexpr int kBetweenFits = -1;
+
+/// Fits for two epochs, and then for three.
+Fitted two_fits(const Options& options, int crash_in_epoch) {
+  auto loader = train_loader(options);
+  auto test = test_loader(options);
+  auto trainer = trainer_of(options);
+  const auto recorder = std::make_shared<Recorder>(crash_in_epoch);
+  trainer.add(recorder);
+  trainer.model().tell([](const std::string&) {});
+  auto losses = validation_losses(trainer.fit(loader, {.epochs = 2, .validation = &test}));
+  if (crash_in_epoch == kBetweenFits) throw Error(ErrorKind::Bug, "crashed");
+  for (const auto loss :
+       validation_losses(trainer.fit(loader, {.epochs = 3, .validation = &test}))) {
+    losses.push_back(loss);
+  }
+  return Fitted{losses, trainer.model().digest(), recorder->validated, recorder->heard};
+}
+
+TEST(TrainerTest, AJobThatCrashedBetweenTwoFitsTellsOfTheSecondAsAWhole) {
+  RestartedJob job;
+  job.failed_attempt(ErrorKind::Bug, 1, kReplicas,
+                     [](const Options& options) { two_fits(options, kBetweenFits); });
+  job.attempt(1, kReplicas, [](const Options& options) {
+    EXPECT_EQ(two_fits(options, 0).heard.front(), "epoch 1 of 6");
+  });
+}
+
+TEST(TrainerTest, ASecondFitIsWalkedToAgain) {
   Fitted expected;
   run_job(1, kReplicas, [&](const Options& options) { expected = two_fits(options, 0); });
   RestartedJob job;
@@ -337,6 +371,37 @@ TEST(TrainerTest, LogsToASinkOnInstance0) {
                                 "test:3 ... tested:1"
                               : "");
   });
+}
+
+TEST(TrainerTest, WritesCurvesForTensorBoardOnInstance0) {
+  const testing::ScratchFolder folder;
+  const auto files = [&] {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      found.push_back(entry.path());
+    }
+    return found;
+  };
+  run_job(2, kReplicas, [&](const Options& options) {
+    auto loader = train_loader(options);
+    auto test = test_loader(options);
+    auto trainer = trainer_of(options);
+    trainer.add(callbacks::tensorboard(folder.path()));
+    trainer.fit(loader, {.validation = &test});
+  });
+  ASSERT_EQ(files().size(), 1U);
+  const auto text = read_file(files().front().string());
+  for (const auto* curve : {"train/loss", "epoch/loss", "test/loss"}) {
+    EXPECT_NE(text.find(curve), std::string::npos) << curve;
+  }
+}
+
+TEST(TrainerTest, ACallbackThatCannotWriteItsCurvesSaysSo) {
+  const auto options = alone(kReplicas);
+  auto loader = train_loader(options);
+  auto trainer = trainer_of(options);
+  trainer.add(callbacks::tensorboard("/proc/curves"));
+  expect_error([&] { trainer.fit(loader); }, ErrorKind::Io, "/proc/curves");
 }
 
 TEST(TrainerTest, RefusesWhatCannotBeMeant) {
