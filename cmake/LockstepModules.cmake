@@ -18,7 +18,8 @@ endfunction()
 # lockstep_module(<name> [FOR_PROGRAMS] HEADERS … SOURCES … [DEPENDS lockstep::x …] [LIBRARIES …])
 #
 # Builds lockstep/<name> as the static library lockstep::<name>, or as headers alone where it has no
-# sources. DEPENDS names other modules, LIBRARIES third-party targets. FOR_PROGRAMS: users link it, so it is installed and exported.
+# sources. DEPENDS names other modules, LIBRARIES third-party targets. FOR_PROGRAMS: users link it, so it is installed and exported
+# (which headers are: PublicHeaders.cmake).
 function(lockstep_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_PROGRAMS" "" "HEADERS;SOURCES;DEPENDS;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS)
@@ -55,9 +56,5 @@ function(lockstep_module name)
 
   if(arg_FOR_PROGRAMS)
     install(TARGETS ${target} EXPORT lockstepTargets)
-    foreach(header IN LISTS arg_HEADERS)
-      get_filename_component(folder ${header} DIRECTORY)
-      install(FILES ${header} DESTINATION include/lockstep/${name}/${folder})
-    endforeach()
   endif()
 endfunction()
