@@ -96,7 +96,7 @@ def main():
     if arguments.readme:
         table = f"{runs_text(results)}\n\n{table_of(outcomes, 'docs/', with_gpu)}"
         write(arguments.readme, with_table(read(arguments.readme), table, arguments.readme))
-    return 1 if results["failed"] else 0
+    return 1 if any(outcome.why.startswith("failed") for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

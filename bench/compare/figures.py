@@ -73,6 +73,8 @@ def outcome_of(row, results):
     reports = results["benches"].get(row.bench, [])
     figures = systems_of(row, reports)
     ours = best_of(row, [each for each in figures if each.system.startswith("lockstep")])
+    if ours is None and reports:
+        return Outcome(row, why=f"failed: the bench has no work '{row.measured}' any more")
     if ours is None:
         return Outcome(row, why="not measured: no PyTorch here" if row.bench in results["without_torch"]
                        else "not measured")

@@ -80,6 +80,10 @@ class ComparePartsTest(unittest.TestCase):
         failed["failed"]["comm"] = "it burned"
         self.assertEqual(figures.outcome_of(REDUCE, failed).why, "failed")
 
+    def test_a_work_that_a_bench_names_otherwise_is_a_failure(self):
+        self.assertEqual(figures.outcome_of(REDUCE, results_of("comm", {})).why,
+                         "failed: the bench has no work 'all_reduce 8 B' any more")
+
     def test_a_system_that_some_run_lacks_is_left_out(self):
         outcome = figures.outcome_of(REDUCE, results_of("comm", {"lockstep": 1, "mpi": 2}, {"lockstep": 1}))
         self.assertIsNone(outcome.peers["Open MPI"])
@@ -150,8 +154,11 @@ class CompareCommandTest(unittest.TestCase):
         with open(self.path(name), encoding="utf-8") as file:
             return file.read()
 
-    def fake_lockstep(self, cases="", lines=()):
-        self.write("report.json", json.dumps({**HEAD, "rows": list(lines)}))
+    def fake_lockstep(self, cases="", lines=None):
+        """Whose benches have the lines that are given, or one for each row of the table."""
+        if lines is None:
+            lines = [{"work": row.measured, "system": "lockstep", row.figure: 1.0} for row in rows.ROWS]
+        self.write("report.json", json.dumps({**HEAD, "rows": lines}))
         path = self.write("lockstep", FAKE.format(folder=self.folder, cases=cases))
         os.chmod(path, 0o755)
         return path
@@ -207,6 +214,12 @@ class CompareCommandTest(unittest.TestCase):
         self.assertIn("comm-small: 'lockstep bench comm --instances 8 --sizes 4K' ended with 5\nit burned\n", done.stderr)
         self.assertIn("| all-reduce 4 KiB fp32, 8 processes | failed | Open MPI; Gloo | | ≤ 0.15 ms: not measured |", done.stdout)
         self.assertIn("| start 4 empty processes | 13.0 ms (13.0 to 13.0) | mpirun: not here |", done.stdout)
+
+    def test_a_row_that_its_bench_does_not_measure_any_more_is_a_failure(self):
+        lines = [{"work": "start many", "system": "lockstep", "median_s": 0.013}]
+        done = self.compare("--lockstep", self.fake_lockstep("", lines), "--runs", "1", "--rows", "start")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("| failed: the bench has no work 'start 4 empty processes' any more |", done.stdout)
 
     def test_writes_again_what_was_measured_before(self):
         lines = [{"work": "start 4 empty processes", "system": "lockstep", "median_s": 0.013}]
