@@ -138,9 +138,9 @@ check: packages-build packages-test packages-check
 .PHONY: docs
 docs: packages-docs
 	@mkdir -p build/docs
-	doxygen docs/Doxyfile
+	docs/doxygen build/docs
 
-## make tutorial    run the commands of docs/tutorial.md, put their output into it, and make its pictures; minutes
+## make tutorial    run the commands of docs/tutorial.md and README.md, put their output there, and make the pictures; minutes
 .PHONY: tutorial
 tutorial: packages-demo build
 	python3 docs/tutorial/refresh.py --bin $(BUILD)/bin

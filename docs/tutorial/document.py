@@ -1,4 +1,4 @@
-"""The console blocks of docs/tutorial.md: what they run, and what they show.
+"""The console blocks of docs/tutorial.md and of README.md: what they run, and what they show.
 
 A block is
 
@@ -15,6 +15,9 @@ is for the reader, and no script runs it. Then, in any order:
     digest=NAME    all blocks of this name end with the same digest of the weights, those of other
                    names with other ones
     save=FILE      the block is also written to docs/tutorial/FILE, where pictures are made from it
+    exit=CODE      with which the last command ends; 0 where nothing is said
+
+Other code blocks (indented, or of another language) are the writer's.
 """
 
 import re
@@ -23,7 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-PAGE = FOLDER.parent / "tutorial.md"
+TUTORIAL = FOLDER.parent / "tutorial.md"
+README = FOLDER.parents[1] / "README.md"
 ELLIPSIS = "…"
 
 _BLOCK = re.compile(
@@ -71,7 +75,7 @@ def _options(comment: str) -> tuple[bool, dict[str, str]]:
     options = {}
     for word in words[1:]:
         name, _, value = word.partition("=")
-        if name not in ("show", "digest", "save") or not value:
+        if name not in ("show", "digest", "save", "exit") or not value:
             raise Mistake(f"unknown word in a comment before a block: {word}")
         options[name] = value
     return words[0] == "run", options

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the commands of docs/tutorial.md, and puts what they print in place. `make tutorial` calls it.
+"""Runs the commands of docs/tutorial.md and README.md, and puts what they print in place.
 
-    docs/tutorial/refresh.py --bin build/release/bin [--only REGEX] [--pictures-alone]
+    docs/tutorial/refresh.py --bin build/release/bin [--only REGEX] [--busy] [--pictures-alone]
 
-Commands of a block are run by one shell, all of them in one folder that is new, with a cache of
-their own: what the reader sees who begins. The page is written after each block. In the end digests
-are compared, and pictures are made.
+`make tutorial` calls it. Commands of a block are run by one shell, all of a page in one folder that
+is new, with a cache of their own: what the reader sees who begins. The page is written after each
+block. In the end digests are compared, and pictures are made.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def run_block(block: document.Block, folder: Path, binaries: Path) -> None:
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=LIMIT_S)
     text = without_this_machine(done.stdout, folder, binaries)
-    if done.returncode != 0:
+    if done.returncode != int(block.options.get("exit", 0)):
         raise document.Mistake(f"{block.commands[-1].text}\nended with {done.returncode}:\n{text}")
     outputs = text.split(MARK + "\n")[1:]
     if len(outputs) != len(block.commands):
@@ -66,26 +66,34 @@ def run_block(block: document.Block, folder: Path, binaries: Path) -> None:
         command.output = document.shorten(document.settle_bars(lines), block.options.get("show"))
 
 
-def refresh(binaries: Path, only: str | None) -> None:
-    count = len(document.blocks(document.PAGE.read_text()))
+def refresh(file: Path, binaries: Path, only: str | None) -> None:
+    count = len(document.blocks(file.read_text()))
     with tempfile.TemporaryDirectory(prefix="tutorial-") as name:
         folder = Path(name).resolve()
         for index in range(count):
-            block = document.blocks(document.PAGE.read_text())[index]
+            block = document.blocks(file.read_text())[index]
             if not block.is_run or (only and not re.search(only, block.body(), re.DOTALL)):
                 continue
             begin = time.monotonic()
             run_block(block, folder, binaries)
             # Read anew: the page may have been edited meanwhile.
-            page = document.PAGE.read_text()
+            page = file.read_text()
             place = document.blocks(page)[index]
             if [each.text for each in place.commands] != [each.text for each in block.commands]:
                 raise document.Mistake("blocks were moved or changed while they were run")
-            document.PAGE.write_text(page[:place.begin] + block.body() + page[place.end:])
+            file.write_text(page[:place.begin] + block.body() + page[place.end:])
             if "save" in block.options:
                 (document.FOLDER / block.options["save"]).write_text(block.body())
             print(f"{time.monotonic() - begin:6.1f} s  {block.commands[0].text.splitlines()[0]}",
                   flush=True)
+
+
+def check_idle() -> None:
+    """What is shown should be what a reader sees, whose machine does nothing else."""
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        raise document.Mistake(f"expected a machine that does nothing else, found a load of {load:.2f}; "
+                               "try: wait a minute, or --busy")
 
 
 def main() -> int:
@@ -93,15 +101,19 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, default=Path("build/release/bin"),
                         help="the folder with lockstep and the examples")
     parser.add_argument("--only", help="only blocks in which this is found")
+    parser.add_argument("--busy", action="store_true", help="also on a machine that does other things")
     parser.add_argument("--pictures-alone", action="store_true", help="run nothing")
     arguments = parser.parse_args()
     try:
         if not arguments.pictures_alone:
-            refresh(arguments.bin.resolve(), arguments.only)
+            if not arguments.busy:
+                check_idle()
+            for page in (document.TUTORIAL, document.README):
+                refresh(page, arguments.bin.resolve(), arguments.only)
         for name, text in pictures.make_all(document.FOLDER).items():
             (document.FOLDER / name).write_text(text)
         for name, digest in document.check_digests(
-                document.blocks(document.PAGE.read_text())).items():
+                document.blocks(document.TUTORIAL.read_text())).items():
             print(f"digest {name}: {digest}")
     except document.Mistake as mistake:
         print(f"tutorial: {mistake}", file=sys.stderr)

@@ -6,8 +6,6 @@ pictures are those that the stored layouts give. Long trainings are run with few
 """
 
 import re
-import shlex
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -15,74 +13,20 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "tutorial"))
+from commands_of_pages import (Programs, flags_for_gpus, flags_of, lockstep_calls, programs_within,  # noqa: E402
+                               simple_commands)
 import document  # noqa: E402
 import pictures  # noqa: E402
-import refresh  # noqa: E402
 
-BINARIES = Path()
+PROGRAMS = Programs(Path())
 WITH_TRAINING = True
-PAGE = document.PAGE.read_text()
+PAGE = document.TUTORIAL.read_text()
 BLOCKS = document.blocks(PAGE)
-PROGRAMS = ("lockstep", "train_model", "true")
 WITHOUT_TORCH = ("run", "data info", "diff", "monitor", "dashboard", "bench data")
 
 
-def simple_commands(text: str) -> list[list[str]]:
-    """The commands of a shell line, each as words, without redirections and what runs them."""
-    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    commands: list[list[str]] = [[]]
-    for word in lexer:
-        if set(word) <= set(";&|"):
-            commands.append([])
-        else:
-            commands[-1].append(word)
-    starts = [next((i for i, word in enumerate(words) if word in PROGRAMS), None) for words in commands]
-    return [words[start:] for words, start in zip(commands, starts) if start is not None]
-
-
-def programs_within(words: list[str]) -> list[list[str]]:
-    """`lockstep run …` and the program that it starts, apart."""
-    if words[:2] != ["lockstep", "run"]:
-        return [words]
-    inner = next((i for i in range(2, len(words)) if words[i] in PROGRAMS), len(words))
-    return [words[:inner]] + ([words[inner:]] if words[inner:] else [])
-
-
-def flags_of(words: list[str]) -> set[str]:
-    return {word.partition("=")[0] for word in words if word.startswith("--")}
-
-
-class Help:
-    """What `--help` of each subcommand knows."""
-
-    def __init__(self):
-        self.known: dict[str, set[str]] = {}
-
-    def flags(self, subcommand: str) -> set[str]:
-        if subcommand not in self.known:
-            shown = subprocess.run([BINARIES / "lockstep", *subcommand.split(), "--help"], text=True,
-                                   capture_output=True, check=True, timeout=60)
-            self.known[subcommand] = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", shown.stdout))
-        return self.known[subcommand]
-
-
-HELP = Help()
-
-
-def lockstep_calls() -> list[tuple[str, list[str]]]:
-    """(subcommand, words) of every call of lockstep in a block."""
-    calls = []
-    for block in BLOCKS:
-        for command in block.commands:
-            for words in simple_commands(command.text):
-                for program in programs_within(words):
-                    if program[0] == "lockstep":
-                        length = 3 if program[1] in ("bench", "data") else 2
-                        calls.append((" ".join(program[1:length]), program))
-    return calls
+def calls_of_the_page() -> list[tuple[str, list[str]]]:
+    return [call for block in BLOCKS for command in block.commands for call in lockstep_calls(command.text)]
 
 
 class Document(unittest.TestCase):
@@ -125,47 +69,36 @@ class Document(unittest.TestCase):
 
     def test_links_lead_somewhere(self):
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE):
-            self.assertTrue((document.PAGE.parent / target).exists(), target)
+            self.assertTrue((document.TUTORIAL.parent / target).exists(), target)
 
 
 class Commands(unittest.TestCase):
     """The page beside the program."""
 
     def test_every_option_of_a_command_is_known(self):
-        calls = lockstep_calls()
+        calls = calls_of_the_page()
         self.assertGreater(len(calls), 15)
         for subcommand, words in calls:
             if WITH_TRAINING or subcommand in WITHOUT_TORCH:
-                self.assertEqual(flags_of(words) - HELP.flags(subcommand), set(), " ".join(words))
+                self.assertEqual(flags_of(words) - PROGRAMS.flags(subcommand), set(), " ".join(words))
 
     def test_every_option_in_the_text_is_known(self):
         if not WITH_TRAINING:
             self.skipTest("built without libtorch")
         named = set(re.findall(r"`[^`]*?(--[a-z][a-z-]*)", PAGE.replace("```", "")))
-        known = set().union(*(HELP.flags(each) for each in ("run", "train", "monitor", "bench data")))
-        # Builds for CPUs alone do not show what is for GPUs.
-        known |= set(re.findall(r'"(--[a-z][a-z-]*)', (ROOT / "lockstep/cli/train_options.cpp").read_text()))
-        self.assertEqual(named - known, set())
+        known = set().union(*(PROGRAMS.flags(each) for each in ("run", "train", "monitor", "bench data")))
+        self.assertEqual(named - known - flags_for_gpus(), set())
 
     def test_layouts_are_still_printed_in_a_form_that_pictures_are_made_from(self):
         for block in BLOCKS:
             if "save" not in block.options:
                 continue
-            again = self.run_in_shell(block.commands[0].text, Path("/"))
+            again = PROGRAMS.run(block.commands[0].text, Path("/"))
             before, now = (pictures.read_topology(text) for text in
                            (block.body(), f"$ {block.commands[0].text}\n{again}"))
             self.assertEqual([(each.number, each.replicas) for each in now.instances],
                              [(each.number, each.replicas) for each in before.instances])
             self.assertEqual(now.stages, before.stages)
-
-    @staticmethod
-    def run_in_shell(text: str, folder: Path) -> str:
-        done = subprocess.run(["bash", "-c", text], cwd=folder, text=True, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-                              env=refresh.environment(folder, BINARIES))
-        if done.returncode != 0:
-            raise AssertionError(f"{text}\nended with {done.returncode}:\n{done.stdout}")
-        return done.stdout
 
     def test_digests_are_the_same_on_this_machine_with_few_samples(self):
         if not WITH_TRAINING:
@@ -183,7 +116,7 @@ class Commands(unittest.TestCase):
                     self.assertEqual(count, 1, text)
                 text = text.replace("lockstep train",
                                     "lockstep train --dataset synthetic --size 256 --image-size 28x28x1")
-                output = self.run_in_shell(text, Path(name))
+                output = PROGRAMS.run(text, Path(name))
                 found = re.findall(r"weights: ([0-9a-f]{16})", output)
                 self.assertEqual(len(found), 1, output)
                 digests[text] = found[0]
@@ -242,6 +175,6 @@ class Script(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BINARIES = Path(sys.argv[1]).resolve()
+    PROGRAMS = Programs(Path(sys.argv[1]))
     WITH_TRAINING = "--without-training" not in sys.argv
     unittest.main(argv=sys.argv[:1], verbosity=2)
