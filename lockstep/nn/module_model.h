@@ -16,7 +16,11 @@
 
 namespace lockstep::nn {
 
-/// What a holder holds; nothing where it is empty.
+/// The module that a shared pointer or a holder is for; nothing where it is empty.
+template <typename Module>
+std::shared_ptr<Module> module_in(std::shared_ptr<Module> module) {
+  return module;
+}
 template <typename Module>
 std::shared_ptr<Module> module_in(const torch::nn::ModuleHolder<Module>& holder) {
   return holder.is_empty() ? nullptr : holder.ptr();
@@ -81,14 +85,9 @@ class MadeModel final : public ModuleModel<Module> {
       : ModuleModel<Module>(std::move(module)), make_(std::move(make)), seed_(seed) {}
 
   std::unique_ptr<Model> clone() const override {
-    auto copy = module_of(make_seeded(seed_, make_));
+    auto copy = module_in(make_seeded(seed_, make_));
     copy_made_module(*this->module_, *copy);
     return std::make_unique<MadeModel>(std::move(copy), make_, seed_);
-  }
-
-  static std::shared_ptr<Module> module_of(std::shared_ptr<Module> module) { return module; }
-  static std::shared_ptr<Module> module_of(const torch::nn::ModuleHolder<Module>& holder) {
-    return module_in(holder);
   }
 
  private:
@@ -116,8 +115,7 @@ template <typename Make>
 std::unique_ptr<Model> made_model(Make make, std::uint64_t seed) {
   const auto first = make_seeded(seed, make);
   using Module = std::remove_cvref_t<decltype(*first)>;
-  using Made = MadeModel<Module, Make>;
-  return std::make_unique<Made>(Made::module_of(first), std::move(make), seed);
+  return std::make_unique<MadeModel<Module, Make>>(module_in(first), std::move(make), seed);
 }
 
 }  // namespace lockstep::nn

@@ -221,18 +221,9 @@ void Engine::check_losses(std::span<const float> losses, const Progress& progres
 void Engine::check_integers(std::span<const float> totals) const {
   if (weights_.integers.empty()) return;
   const auto sums = totals_.hash(totals);
-  std::vector<std::array<float, LeafTotals::kHashBytes>> hashes;
-  if (gpu_) hashes.push_back(gpu_integer_hash());
-  for (const auto& replica : replicas_) hashes.push_back(replica.integer_hash());
-  for (const auto& hash : hashes) {
-    for (std::size_t i = 0; i < hash.size(); ++i) {
-      if (sums[i] == hash[i] * static_cast<float>(layout().replicas)) continue;
-      throw Error(ErrorKind::Options,
-                  fmt::format("model: replicas disagree about buffers of whole numbers, which "
-                              "cannot be averaged: one of '{}' and {} others",
-                              weights_.integers.front().name, weights_.integers.size() - 1),
-                  "let them depend on the step alone, or make them floating-point buffers");
-    }
+  if (gpu_) check_integers_agree(weights_, sums, gpu_integer_hash(), layout().replicas);
+  for (const auto& replica : replicas_) {
+    check_integers_agree(weights_, sums, replica.integer_hash(), layout().replicas);
   }
 }
 

@@ -8,21 +8,12 @@
 #include <vector>
 
 #include "lockstep/comm/operation.h"
-#include "lockstep/train/mirrored_tensors.h"
+#include "lockstep/train/replica_group.h"
 
 namespace lockstep {
 namespace train {
-
-/// Throws `Options`, beginning with `where`, unless it is what a collective can combine: numbers in
-/// the host's memory.
-void check_numbers(const char* where, const at::Tensor& tensor);
-
-/// Combines a tensor of each local replica with those of all others of the job.
-/// Errors: `Options` where they are not of one type and shape.
-at::Tensor reduce_tensors(ReplicaGroup& group, comm::ReduceOp op,
-                          const std::vector<at::Tensor>& values);
-
-}  // namespace train
+class MirroredTensors;
+}
 
 /// A module that is the same on every replica of the job; made by `Scope::module`.
 ///
@@ -31,10 +22,6 @@ at::Tensor reduce_tensors(ReplicaGroup& group, comm::ReduceOp op,
 template <typename Module>
 class Mirrored {
  public:
-  Mirrored(std::vector<std::shared_ptr<Module>> modules,
-           std::shared_ptr<train::MirroredTensors> tensors)
-      : modules_(std::move(modules)), tensors_(std::move(tensors)) {}
-
   /// That of a replica, within `Strategy::run`.
   Module& operator[](const ReplicaContext& replica) const {
     return *modules_.at(static_cast<std::size_t>(replica.local));
@@ -42,9 +29,12 @@ class Mirrored {
   /// That of the first local replica: to look at, outside of `run`.
   const std::shared_ptr<Module>& module() const noexcept { return modules_.front(); }
 
-  const std::shared_ptr<train::MirroredTensors>& tensors() const noexcept { return tensors_; }
-
  private:
+  friend class Scope;
+  Mirrored(std::vector<std::shared_ptr<Module>> modules,
+           std::shared_ptr<train::MirroredTensors> tensors)
+      : modules_(std::move(modules)), tensors_(std::move(tensors)) {}
+
   std::vector<std::shared_ptr<Module>> modules_;
   std::shared_ptr<train::MirroredTensors> tensors_;
 };
@@ -53,9 +43,6 @@ class Mirrored {
 /// handle: copies refer to the same.
 class MirroredVariable {
  public:
-  MirroredVariable(std::vector<at::Tensor> leaves, std::shared_ptr<train::MirroredTensors> tensors)
-      : leaves_(std::move(leaves)), tensors_(std::move(tensors)) {}
-
   /// That of a replica, with a gradient of its own, within `Strategy::run`.
   const at::Tensor& operator[](const ReplicaContext& replica) const {
     return leaves_.at(static_cast<std::size_t>(replica.local));
@@ -63,9 +50,11 @@ class MirroredVariable {
   /// Its value, without a gradient.
   at::Tensor value() const { return leaves_.front().detach(); }
 
-  const std::shared_ptr<train::MirroredTensors>& tensors() const noexcept { return tensors_; }
-
  private:
+  friend class Scope;
+  MirroredVariable(std::vector<at::Tensor> leaves, std::shared_ptr<train::MirroredTensors> tensors)
+      : leaves_(std::move(leaves)), tensors_(std::move(tensors)) {}
+
   std::vector<at::Tensor> leaves_;
   std::shared_ptr<train::MirroredTensors> tensors_;
 };
@@ -75,8 +64,6 @@ class MirroredVariable {
 /// the same.
 class OnRead {
  public:
-  OnRead(std::shared_ptr<train::ReplicaGroup> group, at::Tensor initial, comm::ReduceOp op);
-
   /// That of a replica, to change within `Strategy::run`.
   at::Tensor& operator[](const ReplicaContext& replica) const {
     return values_->at(static_cast<std::size_t>(replica.local));
@@ -87,6 +74,9 @@ class OnRead {
   void reset();
 
  private:
+  friend class Scope;
+  OnRead(std::shared_ptr<train::ReplicaGroup> group, at::Tensor initial, comm::ReduceOp op);
+
   std::shared_ptr<train::ReplicaGroup> group_;
   at::Tensor initial_;
   comm::ReduceOp op_;
@@ -102,11 +92,10 @@ class OnRead {
 /// Outside of `Strategy::run`. Every instance makes the same calls in the same order.
 class MirroredOptimizer {
  public:
-  MirroredOptimizer(std::vector<std::shared_ptr<train::MirroredTensors>> variables,
-                    std::unique_ptr<torch::optim::Optimizer> optimizer);
-
   /// Takes the gradients that replicas have, combines them and changes the variables. Gradients are
   /// gone afterwards. Buffers that a replica has changed become the mean over all.
+  /// Errors: `Options` for a gradient that is sparse, for buffers of whole numbers that differ
+  /// between replicas, and for a module that replaces its tensors; those of collectives.
   void step();
   /// Forgets gradients that no step has taken.
   void zero_grad();
@@ -114,6 +103,10 @@ class MirroredOptimizer {
   torch::optim::Optimizer& optimizer() noexcept { return *optimizer_; }
 
  private:
+  friend class Scope;
+  MirroredOptimizer(std::vector<std::shared_ptr<train::MirroredTensors>> variables,
+                    std::unique_ptr<torch::optim::Optimizer> optimizer);
+
   std::vector<std::shared_ptr<train::MirroredTensors>> variables_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };

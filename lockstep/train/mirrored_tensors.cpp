@@ -1,25 +1,35 @@
 #include "lockstep/train/mirrored_tensors.h"
 
+#include <fmt/format.h>
 #include <torch/types.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/nn/scalar_types.h"
+#include "lockstep/train/leaf_totals.h"
 #include "lockstep/train/replica.h"
 
 namespace lockstep::train {
 namespace {
 
-std::int64_t num_flags(const WeightLayout& layout) {
-  return std::ssize(layout.parameters) + std::ssize(layout.buffers);
+/// Of a leaf without losses and metrics, which are the user's business here.
+LeafTotals totals_of(const WeightLayout& layout) {
+  return {layout, /*replicas=*/0, /*metrics=*/0};
+}
+
+std::span<float> totals_in(const at::Tensor& leaf, const LeafTotals& totals) {
+  const std::span all(leaf.data_ptr<float>(), static_cast<std::size_t>(leaf.numel()));
+  return all.last(totals.count());
 }
 
 }  // namespace
 
-MirroredTensors::MirroredTensors(std::shared_ptr<ReplicaGroup> group,
-                                 const std::vector<std::vector<nn::NamedTensor>>& replicas)
-    : group_(std::move(group)) {
-  for (const auto& tensors : replicas) replicas_.push_back(nn::slots_of(tensors));
+MirroredTensors::MirroredTensors(std::shared_ptr<ReplicaGroup> group, std::vector<Source> sources)
+    : group_(std::move(group)), sources_(std::move(sources)) {
+  for (const auto& source : sources_) replicas_.push_back(nn::slots_of(source()));
   layout_ = lay_out_weights(replicas_.front(), SGD());
   share_first_values();
   attach();
@@ -92,23 +102,43 @@ bool MirroredTensors::write_gradient(const nn::Slot& slot, const PlacedTensor& p
   return is_there;
 }
 
-/// Gradients, buffers, and behind them a mark for each that has something new.
+/// A replica that reads other memory than the one copy would not see what an optimizer changes.
+void MirroredTensors::check_stayed() const {
+  for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    check_tensors_stayed(replicas_[i], nn::slots_of(sources_[i]()));
+    for (const auto& parameter : layout_.parameters) {
+      const auto place = view(values_, parameter);
+      const auto is_there = [&](const auto& tensor) { return tensor.is_alias_of(place); };
+      if (std::ranges::all_of(replicas_[i][parameter.slot].tensors, is_there)) continue;
+      throw Error(ErrorKind::Options,
+                  fmt::format("model: '{}' was given other memory than the replicas of this "
+                              "instance share",
+                              parameter.name),
+                  "write parameters in place, as parameter.copy_(...) does");
+    }
+  }
+}
+
+/// Gradients, buffers, and behind them what else everybody has to know of a replica.
 at::Tensor MirroredTensors::leaf_of(const std::vector<nn::Slot>& slots) {
-  auto leaf = at::zeros({layout_.num_elements + num_flags(layout_)}, at::kFloat);
-  auto* flag = leaf.data_ptr<float>() + layout_.num_elements;
+  const auto totals = totals_of(layout_);
+  auto leaf =
+      at::zeros({layout_.num_elements + static_cast<std::int64_t>(totals.count())}, at::kFloat);
+  auto changed = totals.changed(totals_in(leaf, totals)).begin();
   for (const auto& parameter : layout_.parameters) {
-    *flag++ = write_gradient(slots[parameter.slot], parameter, leaf) ? 1.0F : 0.0F;
+    *changed++ = write_gradient(slots[parameter.slot], parameter, leaf) ? 1.0F : 0.0F;
   }
   for (const auto& buffer : layout_.buffers) {
     const auto& tensor = slots[buffer.slot].tensor();
     view(leaf, buffer).copy_(tensor);
-    *flag++ = tensor.equal(view(values_, buffer)) ? 0.0F : 1.0F;
+    *changed++ = tensor.equal(view(values_, buffer)) ? 0.0F : 1.0F;
   }
+  std::ranges::copy(hash_of_integers(layout_, slots), totals.hash(totals_in(leaf, totals)).begin());
   return leaf;
 }
 
-void MirroredTensors::combine() {
-  const torch::NoGradGuard no_grad;
+/// The leaves of all replicas of the job.
+at::Tensor MirroredTensors::add_up() {
   std::vector<at::Tensor> leaves;
   std::vector<comm::ConstBuffer> buffers;
   for (const auto& slots : replicas_) {
@@ -119,17 +149,30 @@ void MirroredTensors::combine() {
   auto sum = at::empty_like(leaves.front());
   group_->reduce(buffers, {sum.data_ptr(), sum.numel(), DataType::F32, "gradients"},
                  comm::ReduceOp::Sum);
+  return sum;
+}
+
+void MirroredTensors::combine() {
+  const torch::NoGradGuard no_grad;
+  check_stayed();
+  const auto sum = add_up();
+  const auto totals = totals_of(layout_);
+  const auto numbers = totals_in(sum, totals);
+  for (const auto& slots : replicas_) {
+    check_integers_agree(layout_, totals.hash(numbers), hash_of_integers(layout_, slots),
+                         group_->num_replicas());
+  }
   const auto is_mean = group_->options().reduction() == Reduction::Mean;
   const auto replicas = static_cast<double>(group_->num_replicas());
-  const auto* flag = sum.data_ptr<float>() + layout_.num_elements;
+  auto changed = totals.changed(numbers).begin();
   for (const auto& parameter : layout_.parameters) {
-    if (*flag++ == 0) continue;
+    if (*changed++ == 0) continue;
     const auto gradient = view(sum, parameter);
     auto tensor = replicas_.front()[parameter.slot].tensor();
     tensor.mutable_grad() = is_mean ? gradient / replicas : gradient.clone();
   }
   for (const auto& buffer : layout_.buffers) {
-    if (*flag++ == 0) continue;  // what nobody changed stays to the bit
+    if (*changed++ == 0) continue;  // what nobody changed stays to the bit
     view(values_, buffer).copy_(view(sum, buffer) / replicas);
     for (const auto& slots : replicas_) slots[buffer.slot].tensor().copy_(view(values_, buffer));
   }

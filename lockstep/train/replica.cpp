@@ -23,6 +23,14 @@ void give_own_memory(const at::Tensor& tensor) {
   at::Tensor(tensor).set_data(copy);
 }
 
+void copy_integers_of(const WeightLayout& layout, const std::vector<nn::Slot>& slots,
+                      std::byte* to) {
+  for (const auto& integer : layout.integers) {
+    const auto& tensor = slots[integer.slot].tensor();
+    view_of(integer, to, tensor.scalar_type()).copy_(tensor);
+  }
+}
+
 }  // namespace
 
 void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
@@ -31,6 +39,28 @@ void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
       ErrorKind::Options,
       fmt::format("model: the gradient of '{}' is sparse, and only dense ones are combined", name),
       "build the embedding with sparse(false)");
+}
+
+void check_tensors_stayed(const std::vector<nn::Slot>& before, const std::vector<nn::Slot>& now) {
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (i < now.size() && now[i].tensor().is_same(before[i].tensor())) continue;
+    throw Error(
+        ErrorKind::Options,
+        fmt::format("model: '{}' is another tensor after a step than before", before[i].name()),
+        "let the module write its buffers in place, as buffer.copy_(...) does");
+  }
+}
+
+void check_integers_agree(const WeightLayout& layout, std::span<const float> sums,
+                          const std::array<float, LeafTotals::kHashBytes>& hash, int replicas) {
+  for (std::size_t i = 0; i < hash.size(); ++i) {
+    if (sums[i] == hash[i] * static_cast<float>(replicas)) continue;
+    throw Error(ErrorKind::Options,
+                fmt::format("model: replicas disagree about buffers of whole numbers, which "
+                            "cannot be averaged: one of '{}' and {} others",
+                            layout.integers.front().name, layout.integers.size() - 1),
+                "let them depend on the step alone, or make them floating-point buffers");
+  }
 }
 
 Replica::Replica(int number, std::unique_ptr<nn::Model> model, const WeightLayout& layout,
@@ -69,18 +99,6 @@ void Replica::prepare_to_learn() {
   model_->set_mode(nn::Mode::Train);
   for (const auto& parameter : layout_->frozen) {
     for (auto tensor : slots_[parameter.slot].tensors) tensor.set_requires_grad(false);
-  }
-}
-
-/// A module that puts another tensor in the place of one would go on with what nobody averages.
-void Replica::check_tensors_stayed() const {
-  const auto now = nn::slots_of(model_->tensors());
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (i < now.size() && now[i].tensor().is_same(slots_[i].tensor())) continue;
-    throw Error(
-        ErrorKind::Options,
-        fmt::format("model: '{}' is another tensor after a step than before", slots_[i].name()),
-        "let the module write its buffers in place, as buffer.copy_(...) does");
   }
 }
 
@@ -179,7 +197,7 @@ void Replica::write_leaf(int stage, std::span<float> leaf, const LeafTotals& tot
 
 void Replica::write_results(std::span<float> leaf, const LeafTotals& totals,
                             const ReplicaResult& result, const LeafFormat& format) {
-  if (!has_learned_) check_tensors_stayed();
+  if (!has_learned_) check_tensors_stayed(slots_, nn::slots_of(model_->tensors()));
   has_learned_ = true;
   const auto numbers = leaf.last(totals.count());
   const auto losses = totals.losses(numbers);
@@ -192,16 +210,18 @@ void Replica::write_results(std::span<float> leaf, const LeafTotals& totals,
 }
 
 void Replica::copy_integers(std::byte* to) const {
-  for (const auto& integer : layout_->integers) {
-    const auto& tensor = slots_[integer.slot].tensor();
-    view_of(integer, to, tensor.scalar_type()).copy_(tensor);
-  }
+  copy_integers_of(*layout_, slots_, to);
 }
 
 std::array<float, LeafTotals::kHashBytes> Replica::integer_hash() const {
-  if (layout_->integers.empty()) return {};
-  std::vector<std::byte> bytes(static_cast<std::size_t>(layout_->integer_bytes));
-  copy_integers(bytes.data());
+  return hash_of_integers(*layout_, slots_);
+}
+
+std::array<float, LeafTotals::kHashBytes> hash_of_integers(const WeightLayout& layout,
+                                                           const std::vector<nn::Slot>& slots) {
+  if (layout.integers.empty()) return {};
+  std::vector<std::byte> bytes(static_cast<std::size_t>(layout.integer_bytes));
+  copy_integers_of(layout, slots, bytes.data());
   return hash_of_integers(bytes);
 }
 

@@ -18,6 +18,17 @@ namespace lockstep::train {
 
 /// What stands for buffers of whole numbers among the totals of a leaf.
 std::array<float, LeafTotals::kHashBytes> hash_of_integers(std::span<const std::byte> bytes);
+std::array<float, LeafTotals::kHashBytes> hash_of_integers(const WeightLayout& layout,
+                                                           const std::vector<nn::Slot>& slots);
+
+/// Throws `Options` where a replica with this hash is not like the others, if those of all
+/// `replicas` add up to `sums`.
+void check_integers_agree(const WeightLayout& layout, std::span<const float> sums,
+                          const std::array<float, LeafTotals::kHashBytes>& hash, int replicas);
+
+/// Throws `Options` where a module has put another tensor in the place of one: it would go on with
+/// what nobody averages.
+void check_tensors_stayed(const std::vector<nn::Slot>& before, const std::vector<nn::Slot>& now);
 
 /// Throws `Options` for a gradient that cannot be combined with others.
 void refuse_sparse(const at::Tensor& gradient, const std::string& name);
@@ -69,7 +80,6 @@ class Replica {
   std::array<float, LeafTotals::kHashBytes> integer_hash() const;
 
  private:
-  void check_tensors_stayed() const;
   bool write_gradient(const PlacedParameter& parameter, const LeafFormat& format, float* leaf);
   bool write_buffer(const PlacedTensor& buffer, float* leaf, const std::byte* state) const;
 

@@ -27,9 +27,7 @@ ReplicaGroup::ReplicaGroup(const Options& options)
     : options_(options),
       layout_(lay_out_on_cpu(options_)),
       threads_(layout_.num_devices,
-               [threads = layout_.threads_per_device] { nn::use_compute_threads(threads); }) {
-  options_.freeze("Strategy");
-}
+               [threads = layout_.threads_per_device] { nn::use_compute_threads(threads); }) {}
 
 void ReplicaGroup::run(const std::function<void(const ReplicaContext&)>& work) {
   const auto number = runs_++;
@@ -45,14 +43,12 @@ void ReplicaGroup::run(const std::function<void(const ReplicaContext&)>& work) {
       });
     }
   };
-  guarded([&] { threads_.run(run_on); });
+  guarded("Strategy::run", [&] { threads_.run(run_on); });
 }
 
 void ReplicaGroup::run_alone(const std::function<void()>& work) {
-  guarded([&] {
-    threads_.run([&](int device) {
-      if (device == 0) nn::with_torch_errors("Strategy", work);
-    });
+  threads_.run([&](int device) {
+    if (device == 0) work();
   });
 }
 
@@ -65,16 +61,22 @@ void ReplicaGroup::broadcast(const comm::Buffer& buffer) {
   options_.world().broadcast(buffer, 0);
 }
 
-void ReplicaGroup::guarded(const std::function<void()>& action) {
+nn::DrawKey ReplicaGroup::next_module_key() noexcept {
+  auto key = nn::making_key(options_.seed());
+  key.micro_batch = modules_++;
+  return key;
+}
+
+void ReplicaGroup::guarded(const char* where, const std::function<void()>& action) {
   auto& communicator = options_.world().communicator();
   try {
-    action();
+    nn::with_torch_errors(where, action);
   } catch (const Error& error) {
     communicator.report_failure(error);
     throw;
   } catch (const std::exception& error) {
     communicator.report_failure(
-        Error(ErrorKind::PeerLost, fmt::format("Strategy::run: {}", error.what())));
+        Error(ErrorKind::PeerLost, fmt::format("{}: {}", where, error.what())));
     throw;
   }
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/comm/buffer.h"
 #include "lockstep/comm/operation.h"
+#include "lockstep/nn/random/random_scope.h"
 #include "lockstep/train/device_threads.h"
 #include "lockstep/train/job_layout.h"
 #include "lockstep/train/options.h"
@@ -30,7 +31,7 @@ namespace train {
 /// only destruction is allowed.
 class ReplicaGroup {
  public:
-  /// Freezes a copy of the options; instances that nobody told how many threads a device has meet.
+  /// Takes a copy of the options; instances that nobody told how many threads a device has meet.
   /// Errors: `Unavailable` where a GPU is asked for.
   explicit ReplicaGroup(const Options& options);
 
@@ -42,7 +43,8 @@ class ReplicaGroup {
   /// at random is of the seed, the replica and the number of the call.
   void run(const std::function<void(const ReplicaContext&)>& work);
 
-  /// Runs `work` once, with the threads of one device, whose number bits may depend on.
+  /// Runs `work` once, with the threads of one device, whose number bits may depend on. What it
+  /// throws is for `guarded`.
   void run_alone(const std::function<void()>& work);
 
   /// Combines what each local replica brings, in order, with all others of the job, along the tree
@@ -53,14 +55,20 @@ class ReplicaGroup {
   /// Everybody gets what instance 0 has.
   void broadcast(const comm::Buffer& buffer);
 
-  /// Tells the other instances of what `action` throws.
-  void guarded(const std::function<void()>& action);
+  /// What the constructors of the next module draw from: apart from every run, and from the modules
+  /// before it.
+  nn::DrawKey next_module_key() noexcept;
+
+  /// Tells the other instances of what `action` throws; what libtorch throws becomes an `Error`
+  /// that `where` begins.
+  void guarded(const char* where, const std::function<void()>& action);
 
  private:
   Options options_;
   JobLayout layout_;
   DeviceThreads threads_;
   std::uint64_t runs_ = 0;
+  std::uint32_t modules_ = 0;
 };
 
 }  // namespace train

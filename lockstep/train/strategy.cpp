@@ -3,42 +3,69 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
-#include "lockstep/nn/torch_errors.h"
+#include "lockstep/nn/scalar_types.h"
+#include "lockstep/train/mirrored_tensors.h"
+#include "lockstep/train/reduce_tensors.h"
 
 namespace lockstep {
-std::shared_ptr<train::MirroredTensors> Scope::mirror(
-    const std::vector<std::vector<nn::NamedTensor>>& tensors) const {
-  return nn::with_torch_errors(
-      "Scope", [&] { return std::make_shared<train::MirroredTensors>(group_, tensors); });
+
+std::shared_ptr<train::MirroredTensors> Scope::mirror(std::vector<TensorSource> sources) const {
+  std::shared_ptr<train::MirroredTensors> tensors;
+  group_->guarded("Scope", [&] {
+    tensors = std::make_shared<train::MirroredTensors>(group_, std::move(sources));
+  });
+  return tensors;
 }
 
 MirroredVariable Scope::variable(const at::Tensor& initial) const {
-  train::check_numbers("Scope::variable", initial);
   std::vector<at::Tensor> leaves;
-  std::vector<std::vector<nn::NamedTensor>> tensors;
-  for (int i = 0; i < group_->local().count; ++i) {
-    leaves.push_back(initial.detach().clone().set_requires_grad(initial.is_floating_point()));
-    tensors.push_back({{"variable", leaves.back(), nn::TensorRole::Parameter}});
-  }
-  return {std::move(leaves), mirror(tensors)};
+  std::vector<TensorSource> sources;
+  group_->guarded("Scope::variable", [&] {
+    train::check_numbers("Scope::variable", initial);
+    for (int i = 0; i < group_->local().count; ++i) {
+      auto leaf = initial.detach().clone().set_requires_grad(initial.is_floating_point());
+      leaves.push_back(leaf);
+      sources.push_back([leaf] {
+        return std::vector<nn::NamedTensor>{{"variable", leaf, nn::TensorRole::Parameter}};
+      });
+    }
+  });
+  return {std::move(leaves), mirror(std::move(sources))};
 }
 
 OnRead Scope::on_read(const at::Tensor& initial, comm::ReduceOp op) const {
-  train::check_numbers("Scope::on_read", initial);
-  return {group_, initial, op};
+  at::Tensor value;
+  group_->guarded("Scope::on_read", [&] {
+    train::check_numbers("Scope::on_read", initial);
+    const auto type = nn::data_type_of(initial.scalar_type());
+    train::check_mean("Scope::on_read", op, type);
+    value = initial.detach().contiguous().clone();
+    group_->broadcast({value.data_ptr(), value.numel(), type, "value kept per replica"});
+  });
+  return {group_, value, op};
 }
 
 std::vector<at::Tensor> Scope::parameters_of(
     const std::vector<std::shared_ptr<train::MirroredTensors>>& variables) const {
   std::vector<at::Tensor> all;
-  for (const auto& tensors : variables) {
-    if (&tensors->group() != group_.get()) {
+  for (auto tensors = variables.begin(); tensors != variables.end(); ++tensors) {
+    if (&(*tensors)->group() != group_.get()) {
       throw Error(ErrorKind::Options,
                   "Scope::optimizer: expected variables of this strategy, found another's",
                   "make variables and their optimizer in scopes of one strategy");
     }
-    const auto parameters = tensors->parameters();
+    const auto first = std::find(variables.begin(), tensors, *tensors);
+    if (first != tensors) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("Scope::optimizer: expected every module and variable once, found "
+                              "number {} again as number {}",
+                              first - variables.begin() + 1, tensors - variables.begin() + 1),
+                  "name each once; a copy of a handle refers to the same");
+    }
+    const auto parameters = (*tensors)->parameters();
     all.insert(all.end(), parameters.begin(), parameters.end());
   }
   return all;
@@ -88,22 +115,31 @@ void Strategy::check_count(std::size_t values) const {
               "hand over what Strategy::run returned");
 }
 
+at::Tensor Strategy::reduce_tensors(comm::ReduceOp op,
+                                    const std::vector<at::Tensor>& values) const {
+  at::Tensor result;
+  group().guarded("Strategy::reduce", [&] {
+    check_count(values.size());
+    result = train::reduce_tensors("Strategy::reduce", group(), op, values);
+  });
+  return result;
+}
+
+void Strategy::reduce_numbers(comm::ReduceOp op, const std::vector<comm::ConstBuffer>& values,
+                              const comm::Buffer& result) const {
+  group().guarded("Strategy::reduce", [&] {
+    check_count(values.size());
+    train::check_mean("Strategy::reduce", op, result.type);
+    group().reduce(values, result, op);
+  });
+}
+
 LocalStrategy::LocalStrategy(Options options) : Strategy(std::move(options)) {
   const auto instances = this->options().world().num_instances();
   if (instances == 1) return;
   throw Error(ErrorKind::Options,
               fmt::format("LocalStrategy: expected one instance, found {}", instances),
               "use DistributedStrategy, or start it without --num-instances");
-}
-
-LocalStrategy& LocalStrategy::devices(int total) {
-  set_devices(total);
-  return *this;
-}
-
-DistributedStrategy& DistributedStrategy::devices(int total) {
-  set_devices(total);
-  return *this;
 }
 
 }  // namespace lockstep

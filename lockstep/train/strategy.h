@@ -12,32 +12,6 @@
 
 namespace lockstep {
 
-// For people who think in TensorFlow's terms.
-//
-//     auto strategy = DistributedStrategy(options);       // or LocalStrategy
-//     auto scope = strategy.scope();
-//     auto net = scope.module([] { return Net(); });      // begins with the values of instance 0
-//     auto seen = scope.on_read(torch::zeros({}), ReduceOp::Sum);
-//     auto optimizer = scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.1), net);
-//
-//     const auto losses = strategy.run([&](const ReplicaContext& replica) {
-//       auto loss = torch::mse_loss(net[replica].forward(x), y);
-//       loss.backward();                                  // this replica's gradients
-//       seen[replica] += x.size(0);
-//       return loss.item<double>();
-//     });
-//     optimizer.step();                                   // over all replicas
-//     const double loss = strategy.reduce(ReduceOp::Mean, losses);
-//     const auto samples = seen.read();                   // reduced on reading
-//
-// A strategy has the replicas of this instance (train::ReplicaGroup); what is made in its scope
-// keeps them alive, so nothing is left dangling. All that crosses instances is combined along the
-// tree over replicas: results are those of R, whatever number of instances carries it. What fails
-// on one replica fails on every instance; then only destruction is allowed.
-//
-// It is for loops of one's own, on CPUs. `TrainingModel` and `Trainer`, made from the strategy's
-// options, have more: stages, GPUs, checkpoints and recovery.
-
 /// What each local replica returned, by replica.
 template <typename Value>
 using PerReplica = std::vector<Value>;
@@ -52,63 +26,92 @@ concept Reducible = std::same_as<Value, at::Tensor> || std::is_arithmetic_v<Valu
 /// and where instances disagree.
 class Scope {
  public:
-  explicit Scope(std::shared_ptr<train::ReplicaGroup> group) : group_(std::move(group)) {}
-
   /// What `make` returns, a shared pointer or a holder of a module, for each local replica, with
   /// the values of instance 0. It is called once for each; what its constructors draw is of the
-  /// seed.
+  /// seed, and of how many modules the strategy made before.
   template <typename Make>
   auto module(const Make& make) const {
     using Module = std::remove_cvref_t<decltype(*make())>;
     std::vector<std::shared_ptr<Module>> modules;
-    for (int i = 0; i < group_->local().count; ++i) {
-      auto made = module_of<Module>(nn::make_seeded(group_->options().seed(), make));
-      if (made == nullptr) nn::refuse_null();
-      if (i > 0) nn::copy_made_module(*modules.front(), *made);
-      modules.push_back(std::move(made));
+    group_->guarded("Scope::module", [&] {
+      const auto key = group_->next_module_key();
+      for (int i = 0; i < group_->local().count; ++i) {
+        const nn::RandomScope draws(key);
+        auto made = nn::module_in(make());
+        if (made == nullptr) nn::refuse_null();
+        if (i > 0) nn::copy_made_module(*modules.front(), *made);
+        modules.push_back(std::move(made));
+      }
+    });
+    std::vector<TensorSource> sources;
+    for (const auto& module : modules) {
+      sources.push_back([module] { return nn::tensors_of(*module); });
     }
-    std::vector<std::vector<nn::NamedTensor>> tensors;
-    for (const auto& module : modules) tensors.push_back(nn::tensors_of(*module));
-    return Mirrored<Module>(std::move(modules), mirror(tensors));
+    return Mirrored<Module>(std::move(modules), mirror(std::move(sources)));
   }
 
   /// A tensor of f32 to learn. What is handed over is copied.
   MirroredVariable variable(const at::Tensor& initial) const;
 
   /// Each replica begins with this value; to read it is to reduce it.
+  /// Errors: also `Options` for a mean of whole numbers.
   OnRead on_read(const at::Tensor& initial, comm::ReduceOp op) const;
 
-  /// `Optimizer(parameters, options)` for the parameters of modules and variables of this scope.
+  /// `Optimizer(parameters, options)` for the parameters of modules and variables of this scope,
+  /// each of which is named once.
   template <typename Optimizer, typename OptimizerOptions, typename... Variables>
   MirroredOptimizer optimizer(const OptimizerOptions& options,
                               const Variables&... variables) const {
     static_assert(sizeof...(variables) > 0, "an optimizer needs something to change");
-    std::vector<std::shared_ptr<train::MirroredTensors>> all{variables.tensors()...};
-    auto parameters = parameters_of(all);
-    return {std::move(all), std::make_unique<Optimizer>(std::move(parameters), options)};
+    std::vector<std::shared_ptr<train::MirroredTensors>> all{variables.tensors_...};
+    std::unique_ptr<torch::optim::Optimizer> made;
+    group_->guarded("Scope::optimizer",
+                    [&] { made = std::make_unique<Optimizer>(parameters_of(all), options); });
+    return {std::move(all), std::move(made)};
   }
 
  private:
-  template <typename Module>
-  static std::shared_ptr<Module> module_of(std::shared_ptr<Module> module) {
-    return module;
-  }
-  template <typename Module>
-  static std::shared_ptr<Module> module_of(const torch::nn::ModuleHolder<Module>& holder) {
-    return nn::module_in(holder);
-  }
-  std::shared_ptr<train::MirroredTensors> mirror(
-      const std::vector<std::vector<nn::NamedTensor>>& tensors) const;
+  friend class Strategy;
+  using TensorSource = std::function<std::vector<nn::NamedTensor>()>;
+  explicit Scope(std::shared_ptr<train::ReplicaGroup> group) : group_(std::move(group)) {}
+  std::shared_ptr<train::MirroredTensors> mirror(std::vector<TensorSource> sources) const;
   std::vector<at::Tensor> parameters_of(
       const std::vector<std::shared_ptr<train::MirroredTensors>>& variables) const;
 
   std::shared_ptr<train::ReplicaGroup> group_;
 };
 
-/// How many replicas compute, and what is done on all of them: the part that both strategies have.
+/// How many replicas compute, and what is done on all of them, for people who think in TensorFlow's
+/// terms: the part that both strategies have.
+///
+///     auto strategy = DistributedStrategy(options);       // or LocalStrategy
+///     auto scope = strategy.scope();
+///     auto net = scope.module([] { return Net(); });      // begins with the values of instance 0
+///     auto seen = scope.on_read(torch::zeros({}), ReduceOp::Sum);
+///     auto optimizer = scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.1), net);
+///
+///     const auto losses = strategy.run([&](const ReplicaContext& replica) {
+///       auto loss = torch::mse_loss(net[replica].forward(x), y);
+///       loss.backward();                                  // this replica's gradients
+///       seen[replica] += x.size(0);
+///       return loss.item<double>();
+///     });
+///     optimizer.step();                                   // over all replicas
+///     const double loss = strategy.reduce(ReduceOp::Mean, losses);
+///     const auto samples = seen.read();                   // reduced on reading
+///
+/// What is made in its scope keeps the replicas alive, so nothing is left dangling. All that
+/// crosses instances is combined along the tree over replicas: results are those of R, whatever
+/// number of instances carries it.
+///
+/// It is for loops of one's own, on CPUs. `TrainingModel` and `Trainer`, made from the strategy's
+/// options, have more: stages, GPUs, checkpoints and recovery.
 ///
 /// A handle: copies refer to the same replicas. One thread at a time. Every instance makes the same
-/// calls in the same order. Errors: `Options` for what cannot be meant; those of collectives.
+/// calls in the same order.
+///
+/// Errors: `Options` for what cannot be meant; those of collectives. What fails on one replica
+/// fails on every instance; then only destruction is allowed.
 class Strategy {
  public:
   /// R: replicas of the whole job.
@@ -140,17 +143,16 @@ class Strategy {
   }
 
   /// Combines what the replicas of all instances returned: tensors of one type and shape, or
-  /// numbers.
+  /// numbers. Errors: also `Options` for a mean of whole numbers.
   template <Reducible Value>
   Value reduce(comm::ReduceOp op, const PerReplica<Value>& values) const {
-    check_count(values.size());
     if constexpr (std::same_as<Value, at::Tensor>) {
-      return train::reduce_tensors(group(), op, values);
+      return reduce_tensors(op, values);
     } else {
       std::vector<comm::ConstBuffer> leaves;
       for (const auto& value : values) leaves.emplace_back(&value, 1, kTypeOf<Value>, "reduce");
       Value result{};
-      group().reduce(leaves, {&result, 1, kTypeOf<Value>, "reduce"}, op);
+      reduce_numbers(op, leaves, {&result, 1, kTypeOf<Value>, "reduce"});
       return result;
     }
   }
@@ -168,6 +170,9 @@ class Strategy {
   const std::shared_ptr<train::ReplicaGroup>& shared_group() const;
   train::ReplicaGroup& group() const { return *shared_group(); }
   void check_count(std::size_t values) const;
+  at::Tensor reduce_tensors(comm::ReduceOp op, const std::vector<at::Tensor>& values) const;
+  void reduce_numbers(comm::ReduceOp op, const std::vector<comm::ConstBuffer>& values,
+                      const comm::Buffer& result) const;
 
   std::shared_ptr<State> state_;
 };
@@ -181,7 +186,10 @@ class LocalStrategy : public Strategy {
 
   /// So many devices are used: total / `Options::devices_per_replica` replicas, as auto_select_ipus
   /// does. Before anything else. Errors: `Options` where they do not divide.
-  LocalStrategy& devices(int total);
+  LocalStrategy& devices(int total) {
+    set_devices(total);
+    return *this;
+  }
 };
 
 /// The replicas of all instances of the job, as TensorFlow's MultiWorkerMirroredStrategy and the
@@ -191,7 +199,10 @@ class DistributedStrategy : public Strategy {
   explicit DistributedStrategy(Options options = {}) : Strategy(std::move(options)) {}
 
   /// As `LocalStrategy::devices`; under a launcher, which has decided, it is compared with that.
-  DistributedStrategy& devices(int total);
+  DistributedStrategy& devices(int total) {
+    set_devices(total);
+    return *this;
+  }
 };
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include "tests/support/subprocess.h"
 
 // The programs of examples/ that train. Each gives the same weights alone and as a job of as many
-// replicas.
+// replicas, but for own_loop, which knows of no others.
 
 namespace lockstep::testing {
 namespace {
@@ -79,6 +79,11 @@ TEST_F(ExamplesWithTorchTest, ScriptModelTrainsWhatPythonSaved) {
   const auto alone = output_of({example("script_model"), file, weights});
   EXPECT_LT(last_number(alone, "loss "), 1.4) << alone;
   EXPECT_TRUE(std::filesystem::exists(weights));
+  for (const std::string instances : {"1", "2"}) {
+    const auto job = as_job({"--num-replicas", "2", "--num-instances", instances},
+                            {example("script_model"), file});
+    EXPECT_EQ(digest_in(job), digest_in(alone)) << instances;
+  }
   EXPECT_THAT(run({example("script_model")}).err,
               HasSubstr("expected a TorchScript file, found nothing\n  try: script_model net.pt"));
   EXPECT_EQ(run({example("script_model"), folder_.path() + "/none.pt"}).exit_code, 5);
@@ -98,12 +103,16 @@ TEST_F(ExamplesWithTorchTest, TwoStagesHaveTheBitsOfOne) {
 }
 
 TEST_F(ExamplesWithTorchTest, StrategiesFindTheLineAndTrainWithoutALoop) {
+  const auto alone = output_of({example("strategies")});
   const auto one = as_job(one_, {example("strategies")});
-  EXPECT_THAT(one, HasSubstr("own loop: 4 replicas, 3840 samples, loss 0.00000, y = 3.000x + "
-                             "-1.000\n"));
-  EXPECT_THAT(one, HasSubstr("[Epoch 02] loss: "));
-  EXPECT_THAT(one, HasSubstr("[Test  02] loss: "));
-  EXPECT_EQ(digest_in(as_job(two_, {example("strategies")})), digest_in(one));
+  const auto two = as_job(two_, {example("strategies")});
+  for (const auto& output : {alone, one, two}) {
+    EXPECT_THAT(output, HasSubstr("own loop: 4 replicas, 3840 samples, loss 0.00000, y = 3.000x + "
+                                  "-1.000\n"));
+    EXPECT_THAT(output, HasSubstr("[Epoch 02] loss: "));
+    EXPECT_THAT(output, HasSubstr("[Test  02] loss: "));
+    EXPECT_EQ(digest_in(output), digest_in(alone));
+  }
 }
 
 TEST_F(ExamplesWithTorchTest, OwnLoopTrainsOneReplica) {

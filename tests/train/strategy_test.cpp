@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <future>
+#include <map>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/nn/tensors.h"
@@ -22,6 +25,7 @@ using ::testing::ElementsAre;
 using testing::expect_close;
 using testing::expect_error;
 using testing::expect_same_bits;
+using ::testing::HasSubstr;
 using testing::run_job;
 using testing::small_net;
 using testing::SmallNetImpl;
@@ -145,6 +149,34 @@ TEST(StrategyTest, VariablesBeginWithTheValuesOfInstance0) {
   });
 }
 
+/// By module: all first weights that instances draw for two of one shape.
+std::map<int, std::set<std::vector<float>>> first_weights(int instances) {
+  std::mutex mutex;
+  std::map<int, std::set<std::vector<float>>> drawn;
+  run_job(instances, 4, [&](Options options) {
+    const DistributedStrategy strategy(options.seed(5));
+    for (int module = 0; module < 2; ++module) {
+      strategy.scope().module([&] {
+        auto made = torch::nn::Linear(3, 2);
+        const std::lock_guard lock(mutex);
+        drawn[module].insert(testing::values_of(made->weight));
+        return made;
+      });
+    }
+  });
+  return drawn;
+}
+
+TEST(StrategyTest, ModulesOfOneShapeDrawOtherWeightsTheSameOnEveryInstance) {
+  const auto drawn = first_weights(1);
+  const auto alone = nn::make_seeded(5, [] { return torch::nn::Linear(3, 2); });
+  EXPECT_THAT(drawn.at(0), ElementsAre(testing::values_of(alone->weight)));
+  EXPECT_EQ(drawn.at(1).size(), 1U);
+  EXPECT_NE(drawn.at(0), drawn.at(1));
+  EXPECT_EQ(first_weights(2), drawn);
+  EXPECT_EQ(first_weights(3), drawn);
+}
+
 /// Two epochs of a small net with batch norm, four samples a replica; returns its digest and the
 /// losses.
 struct Trained {
@@ -227,6 +259,49 @@ TEST(StrategyTest, OptimizersTakeTheMeanOrTheSumOverAllReplicas) {
   });
 }
 
+TEST(StrategyTest, OneOptimizerTrainsTwoModules) {
+  run_job(2, 4, [](const Options& options) {
+    const DistributedStrategy strategy(options);
+    const auto scope = strategy.scope();
+    const auto make = [] { return torch::nn::Linear(torch::nn::LinearOptions(1, 1).bias(false)); };
+    const auto first = scope.module(make);
+    const auto second = scope.module(make);
+    auto optimizer =
+        scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.5), first, second);
+    const auto before = first.module()->weight.item<float>();
+    const auto other = second.module()->weight.item<float>();
+    strategy.run([&](const ReplicaContext& replica) {
+      const auto x = torch::full({1, 1}, 1.0 + replica.replica);
+      (first[replica].forward(x) + 2 * second[replica].forward(x)).sum().backward();
+    });
+    optimizer.step();  // gradients are 1, 2, 3, 4, and twice as much
+    strategy.run([&](const ReplicaContext& replica) {
+      EXPECT_EQ(first[replica].weight.item<float>(), before - 0.5F * 2.5F);
+      EXPECT_EQ(second[replica].weight.item<float>(), other - 0.5F * 5.0F);
+    });
+  });
+}
+
+TEST(StrategyTest, ForgetsGradientsThatNoStepHasTaken) {
+  run_job(2, 4, [](const Options& options) {
+    const DistributedStrategy strategy(options);
+    const auto scope = strategy.scope();
+    const auto variable = scope.variable(torch::zeros({2}));
+    auto optimizer = scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(1.0), variable);
+    const auto backward = [&](double factor) {
+      strategy.run(
+          [&](const ReplicaContext& replica) { (variable[replica].sum() * factor).backward(); });
+    };
+    backward(100);
+    optimizer.zero_grad();
+    strategy.run(
+        [&](const ReplicaContext& replica) { EXPECT_FALSE(variable[replica].grad().defined()); });
+    backward(1);
+    optimizer.step();
+    expect_same_bits(variable.value(), torch::full({2}, -1.0));
+  });
+}
+
 TEST(StrategyTest, BuffersBecomeTheMeanAndThoseThatNobodyChangedStay) {
   run_job(2, 3, [](const Options& options) {
     const DistributedStrategy strategy(options);
@@ -285,6 +360,66 @@ TEST(StrategyTest, WhatIsTiedStaysTiedAndWhatIsFrozenStays) {
   });
 }
 
+/// Keeps the mean of what it sees and how often it has seen something.
+struct WatchfulNetImpl : torch::nn::Module {
+  WatchfulNetImpl() {
+    line = register_module("line", torch::nn::Linear(2, 2));
+    mean = register_buffer("mean", torch::zeros({2}));
+    seen = register_buffer("seen", torch::zeros({}, torch::kLong));
+  }
+  torch::nn::Linear line{nullptr};
+  at::Tensor mean, seen;
+};
+
+/// What a step says after each replica has done something with its net.
+std::string error_of_step(const Strategy& strategy,
+                          const std::function<void(WatchfulNetImpl&, int replica)>& change) {
+  const auto scope = strategy.scope();
+  const auto net = scope.module([] { return std::make_shared<WatchfulNetImpl>(); });
+  auto optimizer = scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.1), net);
+  strategy.run([&](const ReplicaContext& replica) {
+    const torch::NoGradGuard no_grad;
+    change(net[replica], replica.replica);
+  });
+  try {
+    optimizer.step();
+    return "none";
+  } catch (const Error& error) {
+    return std::string(error.what()) + "\n" + error.hint();
+  }
+}
+
+TEST(StrategyTest, RefusesBuffersOfWholeNumbersThatDiffer) {
+  run_job(2, 3, [](const Options& options) {
+    const DistributedStrategy strategy(options);
+    EXPECT_EQ(error_of_step(strategy, [](auto& net, int) { net.seen += 2; }), "none");
+    // All but the last replica agree, and that is the other instance's.
+    EXPECT_EQ(error_of_step(strategy, [](auto& net, int replica) { net.seen += replica / 2; }),
+              "model: replicas disagree about buffers of whole numbers, which cannot be averaged: "
+              "one of 'seen' and 0 others\n"
+              "let them depend on the step alone, or make them floating-point buffers");
+  });
+}
+
+TEST(StrategyTest, RefusesTensorsThatAModuleReplaces) {
+  run_job(2, 3, [](const Options& options) {
+    EXPECT_EQ(error_of_step(DistributedStrategy(options),
+                            [](auto& net, int replica) {
+                              if (replica == 2) net.replace_module("line", torch::nn::Linear(2, 2));
+                            }),
+              "model: 'line.bias' is another tensor after a step than before\n"
+              "let the module write its buffers in place, as buffer.copy_(...) does");
+  });
+  run_job(2, 3, [](const Options& options) {
+    EXPECT_EQ(error_of_step(DistributedStrategy(options),
+                            [](auto& net, int replica) {
+                              if (replica == 2) net.line->weight.set_data(torch::ones({2, 2}));
+                            }),
+              "model: 'line.weight' was given other memory than the replicas of this instance "
+              "share\nwrite parameters in place, as parameter.copy_(...) does");
+  });
+}
+
 TEST(StrategyTest, RefusesASparseGradient) {
   const LocalStrategy strategy(alone(2));
   const auto scope = strategy.scope();
@@ -338,8 +473,128 @@ TEST(StrategyTest, WhatOneReplicaThrowsEndsTheJobOnEveryInstance) {
                Error);
   ASSERT_EQ(errors.size(), 2U);
   for (const auto& error : errors) {
-    EXPECT_THAT(error, ::testing::HasSubstr("Strategy::run: replica 3: libtorch refuses"));
+    EXPECT_THAT(error, HasSubstr("Strategy::run: replica 3: libtorch refuses"));
   }
+}
+
+/// What instances 0 and 1 hear where `action` fails on instance 1 alone. That one stays until the
+/// other has heard: else its end would be news enough.
+std::vector<std::string> errors_of(const std::function<void(const Strategy&, bool fails)>& action) {
+  std::vector<std::string> errors(2, "none");
+  std::promise<void> heard;
+  run_job(2, 4, [&](const Options& options) {
+    const bool fails = options.world().instance() == 1;
+    const DistributedStrategy strategy(options);
+    try {
+      action(strategy, fails);
+    } catch (const std::exception& error) {
+      errors[fails ? 1 : 0] = error.what();
+    }
+    if (!fails) return heard.set_value();
+    EXPECT_EQ(heard.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  });
+  return errors;
+}
+
+TEST(StrategyTest, WhatOneInstanceIsRefusedEndsTheJobOnEveryInstance) {
+  const auto learn = torch::optim::SGDOptions(0.1);
+  EXPECT_THAT(errors_of([](const Strategy& strategy, bool fails) {
+                strategy.reduce(ReduceOp::Sum, PerReplica<double>(fails ? 1 : 2));
+              }),
+              Each(HasSubstr("expected a value for each of the 2 replicas of this instance")));
+  EXPECT_THAT(errors_of([](const Strategy& strategy, bool fails) {
+                const std::vector<at::Tensor> values(2, torch::zeros({2}));
+                strategy.reduce(ReduceOp::Sum, fails ? PerReplica<at::Tensor>(2) : values);
+              }),
+              Each(HasSubstr("Strategy::reduce: expected a dense tensor of numbers")));
+  EXPECT_THAT(errors_of([](const Strategy& strategy, bool fails) {
+                strategy.scope().variable(torch::zeros({2}, fails ? at::kBool : at::kFloat));
+              }),
+              Each(HasSubstr("Scope::variable: expected a dense tensor of numbers")));
+  EXPECT_THAT(errors_of([](const Strategy& strategy, bool fails) {
+                const auto type = fails ? at::kBool : at::kFloat;
+                strategy.scope().on_read(torch::zeros({2}, type), ReduceOp::Sum);
+              }),
+              Each(HasSubstr("Scope::on_read: expected a dense tensor of numbers")));
+  EXPECT_THAT(errors_of([&](const Strategy& strategy, bool fails) {
+                const auto scope = strategy.scope();
+                const auto one = scope.variable(torch::zeros({2}));
+                const auto two = scope.variable(torch::zeros({2}));
+                scope.optimizer<torch::optim::SGD>(learn, one, fails ? one : two).step();
+              }),
+              Each(HasSubstr("Scope::optimizer: expected every module and variable once")));
+}
+
+TEST(StrategyTest, AFunctionThatFailsToMakeAModuleEndsTheJobOnEveryInstance) {
+  const auto errors_of_making = [](const std::function<void()>& fail) {
+    return errors_of([&](const Strategy& strategy, bool fails) {
+      strategy.scope().module([&] {
+        if (fails) fail();
+        return fails ? torch::nn::Linear(nullptr) : torch::nn::Linear(1, 1);
+      });
+    });
+  };
+  EXPECT_THAT(errors_of_making([] {}), Each("model: expected a module, found a null pointer"));
+  EXPECT_THAT(errors_of_making([] { torch::ones({2}) + torch::ones({3}); }),
+              Each(HasSubstr("Scope::module: libtorch refuses: ")));
+  EXPECT_THAT(errors_of_making([] { throw std::runtime_error("no such file"); }),
+              ElementsAre("Scope::module: no such file", "no such file"));
+}
+
+TEST(StrategyTest, WhatIsThrownThatIsNoErrorOfOursEndsTheJobOnEveryInstance) {
+  EXPECT_THAT(errors_of([](const Strategy& strategy, bool) {
+                const auto values = strategy.run([](const ReplicaContext& replica) {
+                  if (replica.replica == 3) throw std::out_of_range("no such word");
+                  return 1.0;
+                });
+                strategy.reduce(ReduceOp::Sum, values);
+              }),
+              ElementsAre("Strategy::run: no such word", "no such word"));
+}
+
+TEST(StrategyTest, RefusesToRoundAMean) {
+  const auto refuses = [](const std::function<void(const Strategy&)>& action,
+                          const std::string& text) {
+    const LocalStrategy strategy(alone(2));
+    expect_error([&] { action(strategy); }, ErrorKind::Options, text);
+  };
+  refuses(
+      [](const auto& s) {
+        s.reduce(ReduceOp::Mean, PerReplica<std::int64_t>{1, 2});
+      },
+      "Strategy::reduce: expected floating-point numbers for a mean, found i64, which would "
+      "round it\nreduce with Sum, or make it a double");
+  refuses([](const auto& s) { s.reduce(ReduceOp::Mean, PerReplica<int>{1, 2}); }, "found i32");
+  refuses(
+      [](const auto& s) {
+        s.reduce(ReduceOp::Mean, std::vector<at::Tensor>(2, torch::ones({2}, torch::kByte)));
+      },
+      "Strategy::reduce: expected floating-point numbers for a mean, found u8");
+  refuses([](const auto& s) { s.scope().on_read(torch::zeros({}, torch::kLong), ReduceOp::Mean); },
+          "Scope::on_read: expected floating-point numbers for a mean, found i64");
+  refuses(
+      [](const auto& s) {
+        const auto kept = s.scope().on_read(torch::zeros({}), ReduceOp::Mean);
+        s.run([&](const ReplicaContext& replica) { kept[replica] = torch::tensor(7); });
+        kept.read();
+      },
+      "OnRead::read: expected floating-point numbers for a mean, found i64");
+  EXPECT_EQ(LocalStrategy(alone(2)).reduce(ReduceOp::Mean, PerReplica<double>{1, 2}), 1.5);
+}
+
+TEST(StrategyTest, RefusesAnOptimizerThatChangesOneThingTwice) {
+  const LocalStrategy strategy(alone(2));
+  const auto scope = strategy.scope();
+  const auto net = scope.module([] { return torch::nn::Linear(2, 2); });
+  const auto variable = scope.variable(torch::zeros({2}));
+  const auto copy = net;
+  expect_error(
+      [&] {
+        scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.1), net, variable, copy);
+      },
+      ErrorKind::Options,
+      "Scope::optimizer: expected every module and variable once, found number 1 again as number "
+      "3\nname each once; a copy of a handle refers to the same");
 }
 
 TEST(StrategyTest, RefusesWhatCannotBeReducedOrLearned) {
