@@ -19,9 +19,10 @@ PROGRAMS = Programs(Path())
 WITH_TRAINING = True
 PAGE = document.README.read_text()
 BLOCKS = document.blocks(PAGE)
+TEXT = re.sub(r"^```.*?^```$|^    [^\n]*$", "", PAGE, flags=re.DOTALL | re.MULTILINE)  # without code
 WITHOUT_TORCH = ("run", "data info", "data pack", "diff", "monitor", "dashboard", "doctor", "version",
                  "bench data", "bench comm", "bench launch")
-NEEDS_TORCH = ("train", "plan", "model", "eval", "bench train", "bench pipeline")
+NEEDS_TORCH = ("train", "plan", "model", "bench train", "bench pipeline")
 
 
 def pattern_of(line: str) -> str:
@@ -89,8 +90,7 @@ class Options(unittest.TestCase):
     def test_every_option_in_the_text_is_known(self):
         if not WITH_TRAINING:
             self.skipTest("built without libtorch")
-        text = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
-        named = {flag for code in re.findall(r"`([^`\n]+)`", text) if not code.startswith(("cmake", "make"))
+        named = {flag for code in re.findall(r"`([^`\n]+)`", TEXT) if not code.startswith(("cmake", "make"))
                  for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", code)}
         known = set().union(*(PROGRAMS.flags(each) for each in WITHOUT_TORCH + NEEDS_TORCH)) | flags_for_gpus()
         self.assertGreater(len(named), 20)
@@ -99,7 +99,7 @@ class Options(unittest.TestCase):
 
 class Links(unittest.TestCase):
     def test_links_lead_somewhere(self):
-        for file, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", PAGE):
+        for file, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", TEXT):
             target = ROOT / file if file else document.README
             self.assertTrue(target.exists(), file)
             if anchor:
