@@ -55,6 +55,18 @@ std::string bottleneck_line(const train::TrainSummary& summary) {
   return text.empty() ? text : line("bottleneck", text);
 }
 
+/// How fast it was, where this run has trained at all.
+std::string speed_lines(const train::TrainSummary& summary) {
+  if (summary.optimizer_steps == summary.resumed_at) return {};
+  return line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
+         line("time", shares_text(summary.time)) + bottleneck_line(summary);
+}
+
+std::string first_step_line(const train::TrainSummary& summary) {
+  if (summary.optimizer_steps == summary.resumed_at) return {};
+  return line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s));
+}
+
 std::string memory_text(const train::TrainSummary& summary) {
   const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   return fmt::format(
@@ -144,11 +156,8 @@ void add_request(const train::TrainSummary& summary, Json& to) {
 }  // namespace
 
 std::string to_text(const train::TrainSummary& summary) {
-  return test_lines(summary) +
-         line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
-         line("time", shares_text(summary.time)) + bottleneck_line(summary) +
-         line("memory", memory_text(summary)) + checkpoint_line(summary) +
-         line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s)) +
+  return test_lines(summary) + speed_lines(summary) + line("memory", memory_text(summary)) +
+         checkpoint_line(summary) + first_step_line(summary) +
          fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
                      summary.threads_per_device);
 }

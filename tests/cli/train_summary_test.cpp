@@ -67,6 +67,18 @@ TEST(TrainSummaryTest, LeavesOutWhatWasNotTested) {
                                                "  \"test_metrics\": {},\n"));
 }
 
+TEST(TrainSummaryTest, HasNoSpeedWhereNothingWasTrained) {
+  auto summary = some_summary();
+  summary.optimizer_steps = summary.resumed_at;
+  EXPECT_EQ(cli::to_text(summary),
+            "test accuracy  91.25 %\n"
+            "test loss      0.2500\n"
+            "memory         weights 1.5 MiB and optimizer 3.0 MiB, once for the host; 24.0 MiB "
+            "shared in all, 100.5 MiB for an instance\n"
+            "checkpoints    4: training waited 0.062 s for them, writing took 0.500 s of a CPU\n"
+            "weights: 0123456789abcdef  (R=8 T=1)\n");
+}
+
 TEST(TrainSummaryTest, HoldsEveryFieldAsJson) {
   EXPECT_EQ(cli::to_json(some_summary()), R"({
   "samples_per_second": 1199.75,
