@@ -19,6 +19,7 @@ PROGRAMS = Programs(Path())
 WITH_TRAINING = True
 PAGE = document.README.read_text()
 BLOCKS = document.blocks(PAGE)
+FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 TEXT = re.sub(r"^```.*?^```$|^    [^\n]*$", "", PAGE, flags=re.DOTALL | re.MULTILINE)  # without code
 WITHOUT_TORCH = ("run", "data info", "data pack", "diff", "monitor", "dashboard", "doctor", "version",
                  "bench data", "bench comm", "bench launch")
@@ -64,6 +65,8 @@ class Outputs(unittest.TestCase):
         calls = lockstep_calls(command.text)
         if not WITH_TRAINING and any(subcommand in NEEDS_TORCH for subcommand, _ in calls):
             self.skipTest("built without libtorch")
+        if "fashion-mnist" in " ".join(command.output) and not FASHION_MNIST.is_dir():
+            self.skipTest("dataset-fashion-mnist is not installed")
         printed = PROGRAMS.run(command.text, folder, code).splitlines()
         for line in command.output:
             if line not in ("", document.ELLIPSIS):
