@@ -1,6 +1,7 @@
 #include "lockstep/comm/reduce_kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "lockstep/base/half.h"
@@ -158,13 +159,25 @@ HWY_ATTR void divide_as(void* values, T divisor, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) value[i] /= divisor;
 }
 
+template <typename T>
+HWY_ATTR void multiply_by(void* values, T factor, std::size_t count) {
+  auto* value = static_cast<T*>(values);
+  for (std::size_t i = 0; i < count; ++i) value[i] *= factor;
+}
+
+/// To multiply by the inverse of a power of two, which is exact, gives the bits of the division in
+/// a fraction of its time.
+template <typename T>
+void divide_real(void* values, std::int64_t divisor, std::size_t count) {
+  if (std::has_single_bit(static_cast<std::uint64_t>(divisor))) {
+    return multiply_by(values, T{1} / static_cast<T>(divisor), count);
+  }
+  divide_as(values, static_cast<T>(divisor), count);
+}
+
 void divide(DataType accumulator, void* values, std::int64_t divisor, std::size_t count) {
-  if (accumulator == DataType::F32) {
-    return divide_as(values, static_cast<float>(divisor), count);
-  }
-  if (accumulator == DataType::F64) {
-    return divide_as(values, static_cast<double>(divisor), count);
-  }
+  if (accumulator == DataType::F32) return divide_real<float>(values, divisor, count);
+  if (accumulator == DataType::F64) return divide_real<double>(values, divisor, count);
   divide_as(values, divisor, count);
 }
 

@@ -322,6 +322,7 @@ void ShardedUpdate::run(const Step& step) {
 void ShardedUpdate::update_slice(const Step& step) {
   const events::TimedScope update(step.spans, events::SpanKind::Update, step.number);
   write_slice(step);
+  if (step.end_updates) step.end_updates();
   if (step.finish && host_.rank() == 0) {
     step.finish(part_of({0, 0}, {}));
   }

@@ -96,6 +96,7 @@ class ShardedUpdate {
     /// Without any, each part is updated while it is in the cache, and nobody waits between.
     std::vector<Measure> measures{};
     Update update{};
+    std::function<void()> end_updates{};  ///< once, after the last of this instance's parts
     Finish finish{};
     events::SpanSink* spans = nullptr;  ///< is told what the caller's thread does
     std::int64_t number = 0;            ///< of the step, for that

@@ -25,7 +25,6 @@ HWY_ATTR void stream(const float* from, float* to, std::size_t count) {
   std::copy_n(from, i, to);
   for (; i + lanes <= count; i += lanes) hn::Stream(hn::LoadU(tag, from + i), tag, to + i);
   std::copy_n(from + i, count - i, to + i);
-  hwy::FlushStream();
 }
 
 }  // namespace
@@ -37,8 +36,17 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::optimizer {
 HWY_EXPORT(stream);
 
-void stream_copy(std::span<const float> from, std::span<float> to) {
+void stream_piece(std::span<const float> from, std::span<float> to) {
   HWY_DYNAMIC_DISPATCH(stream)(from.data(), to.data(), std::min(from.size(), to.size()));
+}
+
+void end_pieces() noexcept {
+  hwy::FlushStream();
+}
+
+void stream_copy(std::span<const float> from, std::span<float> to) {
+  stream_piece(from, to);
+  end_pieces();
 }
 
 }  // namespace lockstep::optimizer

@@ -81,6 +81,7 @@ comm::ShardedUpdate::Step WeightUpdate::step(double lr_factor, AddProgress finis
         });
   }
   step.update = [this, lr_factor](const Part& part) { update(part, lr_factor); };
+  if (streams_) step.end_updates = optimizer::end_pieces;
   step.finish = [this, finish = std::move(finish)](const Part& whole) {
     const bool skipped = is_skipped(whole.measured, whole.totals);
     count_updates(whole, skipped);
@@ -227,9 +228,9 @@ void WeightUpdate::update_through_scratch(const Part& part, const Run& run, doub
       slice.next_state[i] = std::span(scratch[i + 1]).first(count);
     }
     optimizer::update(rules_.optimizer, slice, facts, clip, trust);
-    optimizer::stream_copy(slice.next_weights, to.next_weights);
+    optimizer::stream_piece(slice.next_weights, to.next_weights);
     for (std::size_t i = 0; i < states; ++i) {
-      optimizer::stream_copy(slice.next_state[i], to.next_state[i]);
+      optimizer::stream_piece(slice.next_state[i], to.next_state[i]);
     }
   }
 }

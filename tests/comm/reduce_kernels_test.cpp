@@ -101,6 +101,23 @@ TEST(KernelsTest, GiveAnElementTheSameBitsWhereverItStands) {
   }
 }
 
+TEST(KernelsTest, DivideByPowersOfTwoToTheBitsOfADivision) {
+  std::vector<float> values;
+  // All signs and exponents, with those below the normal ones, infinities and what is no number.
+  for (std::uint32_t bits = 0x1234; bits < 0xFFF00000U; bits += 0x000FFFF7) {
+    values.push_back(std::bit_cast<float>(bits));
+  }
+  for (const std::int64_t divisor : {1, 2, 8, 1024, 3, 12}) {
+    auto found = values;
+    divide(DataType::F32, found.data(), divisor, found.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float expected = values[i] / static_cast<float>(divisor);
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected))
+          << values[i] << " / " << divisor;
+    }
+  }
+}
+
 TEST(KernelsTest, IntegersKeepTheirLowBitsAndMeansRoundTowardsZero) {
   const std::int64_t large = std::numeric_limits<std::int64_t>::max();
   const std::int64_t two = 2;
