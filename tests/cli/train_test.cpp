@@ -172,34 +172,6 @@ TEST_F(TrainTest, OnlyTestsForNoEpochs) {
   EXPECT_EQ(after.at("optimizer_steps"), 0);
 }
 
-TEST_F(TrainTest, EvaluatesTheWeightsOfAFileOnAnyNumberOfInstances) {
-  const auto file = path("w.safetensors");
-  const std::string model = "--model mlp --threads-per-device 1 ";
-  const auto trained = record_train("before", small(model + "--epochs 1 --export " + file));
-  for (const auto* layout : {"--replicas 1", "--replicas 3 --num-instances 2"}) {
-    const auto result = lockstep(words(
-        "eval " + file + " " + small(model + "--summary " + path("eval.json") + " " + layout)));
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, AllOf(HasSubstr("test accuracy"), Not(HasSubstr("samples/s"))));
-    const auto found = summary_of("eval");
-    for (const auto* key : {"weights", "test_loss", "test_accuracy"}) {
-      EXPECT_EQ(found.at(key), trained.at(key)) << key;
-    }
-  }
-}
-
-TEST_F(TrainTest, EvaluatesNothingWithoutWeightsAndTrainsNothing) {
-  const auto refused = [](const std::string& options, const std::string& message) {
-    const auto result = lockstep(words("eval " + options));
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr(message));
-  };
-  refused("--model resnet20", "eval: expected a file of weights, found none");
-  refused("w.pt --epochs 3", "eval: expected no --epochs: nothing is trained");
-  refused("w.pt --export=v.pt", "eval: expected no --export: nothing is trained");
-  refused("w.pt --hepl", "unknown option '--hepl'");
-}
-
 // Words of the tutorial.
 
 constexpr const char* kTutorial =
