@@ -15,6 +15,7 @@
 #include "lockstep/ui/train_display.h"
 
 #ifdef LOCKSTEP_WITH_TRAINING  // whoever links lockstep::train
+#include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/script/script_model.h"
 #include "lockstep/nn/zoo/resnet.h"
 #include "lockstep/nn/zoo/zoo.h"

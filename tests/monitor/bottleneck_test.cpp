@@ -83,9 +83,10 @@ TEST(BottleneckTest, KnowsAnInstanceThatIsSlowBecauseItWaitsForData) {
 
 TEST(BottleneckTest, TellsOfWaitingInTurn) {
   const PhaseSeconds seconds{.data = 2, .compute = 66, .reduce = 5, .idle = 27};
-  EXPECT_EQ(text({seconds, seconds}),
-            "idle: instances waited 27 % of the time for each other; try --bind core, or fewer "
-            "instances");
+  EXPECT_EQ(
+      text({seconds, seconds}),
+      "idle: instances waited 27 % of the time for each other; try fewer instances, or a core "
+      "for each with --bind core");
   EXPECT_EQ(text({seconds}),
             "idle: devices waited 27 % of the time for each other; try a larger "
             "--gradient-accumulation");

@@ -79,7 +79,8 @@ TEST(WeightFileTest, SaysWhatAFileIsNot) {
                "found one that begins with 89 50 4e 47 0d 0a 1a 0a");
   expect_error([&] { read_weights(folder.path() + "/none"); }, ErrorKind::Io,
                "/none: No such file or directory");
-  expect_error([&] { read_weights(folder.path()); }, ErrorKind::Io, folder.path());
+  expect_error([&] { read_weights(folder.path()); }, ErrorKind::Io,
+               folder.path() + ": expected a file, found a folder");
 }
 
 TEST(WeightFileTest, ListsTheExtensionsThatItKnows) {

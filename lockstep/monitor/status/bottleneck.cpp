@@ -121,7 +121,7 @@ Bottleneck idle(double share, std::size_t instances) {
           .slowest = {},
           .text = instances > 1
                       ? fmt::format("idle: instances waited {} of the time for each other; try "
-                                    "--bind core, or fewer instances",
+                                    "fewer instances, or a core for each with --bind core",
                                     percent(share))
                       : fmt::format("idle: devices waited {} of the time for each other; try a "
                                     "larger --gradient-accumulation",
