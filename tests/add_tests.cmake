@@ -55,7 +55,7 @@ function(lockstep_tests module label)
   endif()
   set(target ${arg_NAME}_tests)
   add_executable(${target} ${sources})
-  target_link_libraries(${target} PRIVATE ${support} GTest::gtest_main ${arg_DEPENDS})
+  target_link_libraries(${target} PRIVATE ${support} ${arg_DEPENDS})
   target_precompile_headers(${target} REUSE_FROM ${support})
   target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${LOCKSTEP_TESTS_BINARY_FOLDER}

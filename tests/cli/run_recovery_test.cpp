@@ -222,7 +222,7 @@ TEST(RunRecoveryTest, KeepsTheMemoryNoLongerThanTheJob) {
     EXPECT_THAT(std::filesystem::read_symlink(file, ignored).string(), Not(HasSubstr("kept")));
   }
   job.signal(SIGTERM);
-  EXPECT_EQ(job.wait(10s).exit_code, 128 + SIGTERM);
+  EXPECT_EQ(job.wait(30s).exit_code, 128 + SIGTERM);
 }
 
 TEST(RunRecoveryTest, ReplacesTheLogOfTheJobBefore) {
@@ -270,7 +270,7 @@ TEST(RunRecoveryTest, WritesDownHowAJobWasInterruptedAndWhatItLeft) {
   Subprocess job(lockstep_command(shell({"--log-dir", folder.path()}, "echo up; exec sleep 60")));
   ASSERT_TRUE(job.wait_for("up\n"));
   job.signal(SIGTERM);
-  job.wait(10s);
+  job.wait(30s);
   const auto path = folder.path() + "/events.jsonl";
   auto log = events::read_event_log(path);
   ASSERT_EQ(entries(log, "interrupted").size(), 1U);
