@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "tests/cli/train_runs.h"
@@ -22,10 +23,11 @@ int runs_of(const char* kind, int few) {
   const auto* const many = std::getenv("LOCKSTEP_CHAOS_RUNS");
   if (many == nullptr) return few;
   // "kill=100,stop=30,launcher=30"
-  std::smatch found;
-  const std::string text(many);
-  const std::regex entry(fmt::format("(^|,){}=([0-9]+)", kind));
-  return std::regex_search(text, found, entry) ? std::stoi(found[2].str()) : few;
+  std::istringstream entries(many);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    if (entry.starts_with(std::string(kind) + "=")) return std::stoi(entry.substr(entry.find('=') + 1));
+  }
+  return few;
 }
 
 unsigned seed_of_run(int run) {
@@ -254,9 +256,8 @@ TEST_F(TrainRecoveryTest, AProgramOfTheUsersOwnRecoversTheSameWay) {
                     LOCKSTEP_BINARY, path(name), path("cache"), program));
   };
   const auto digest = [](const Finished& finished) {
-    std::smatch found;
-    const std::regex line("weights: ([0-9a-f]{16})");
-    return std::regex_search(finished.out, found, line) ? found[1].str() : finished.err;
+    const auto found = digest_in(finished.out);
+    return found.empty() ? finished.err : found;
   };
   const auto expected = start(command("calm")).wait(120s);
   ASSERT_EQ(expected.exit_code, 0) << expected.err;
