@@ -3,6 +3,9 @@
 # A module has one test program per label, for example comm_fault_tests. CTest asks each program for its tests when
 # `ctest` starts (discover.cmake), so a partial build and an edited test need no new configure step.
 
+# In unity builds the subjects of a program are compiled in batches, so they must not use the same names.
+set(LOCKSTEP_TEST_BATCH 8 CACHE STRING "Largest number of test files that a unity build compiles at once")
+
 # lockstep_tests(<module> <label> SUBJECTS … [NAME name] [GRAIN case|suite|file] [TIMEOUT s] [TORCH]
 #                [SOURCES …] [DEPENDS target…] [PROGRAMS target…] [DEFINITIONS …] [CONFIGURATION name])
 #
@@ -59,7 +62,12 @@ function(lockstep_tests module label)
   target_precompile_headers(${target} REUSE_FROM ${support})
   target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${LOCKSTEP_TESTS_BINARY_FOLDER}
-                                             UNITY_BUILD OFF)
+                                             UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_TEST_BATCH})
+  # Sources of the product may use the names of tests.
+  set_source_files_properties(${arg_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(arg_TORCH)
+    set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch)
+  endif()
   if(starts_processes)
     list(APPEND arg_PROGRAMS lockstep lockstep-data lockstep-dashboard hello load_data stubborn_tree comm_worker)
   endif()

@@ -161,7 +161,8 @@ TEST_F(SilentDashboardTest, KeepsNobodyFromEndingTheLauncher) {
   const auto begin = std::chrono::steady_clock::now();
   job.signal(SIGINT);
   EXPECT_EQ(job.wait().signal, SIGINT);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 9s) << "the launcher waits 10 s for its dashboard";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 9s)
+      << "the launcher waits 10 s for its dashboard";
   EXPECT_FALSE(std::filesystem::exists(path("ran")));
 }
 
@@ -225,7 +226,8 @@ int send_malformed(int port, int count) {
 TEST_F(DashboardTest, Requests10000MalformedOrSlowChangeNeitherDigestNorEnd) {
   constexpr int kRequests = 10'000;
   int sent = 0;
-  // If the training ends before the last request, it was too short for this machine: then a longer one.
+  // If the training ends before the last request, it was too short for this machine: then a longer
+  // one.
   for (int epochs = 600; sent < kRequests && epochs <= 2400 && !HasFailure(); epochs *= 2) {
     const auto training = std::string(kTraining) + "--epochs " + std::to_string(epochs) + " ";
     auto job = start("train --dashboard 0 " + training);
@@ -342,13 +344,15 @@ double cpu_seconds(int process) {
   return static_cast<double>(process_counters(process).value().cpu_ticks) / ticks_per_second();
 }
 
-/// The CPU time of observation as a share of the CPU time of the job: a page that is open in a browser, status pages, a
-/// trace, TensorBoard. A real network computes for longer between two updates than this one does.
+/// The CPU time of observation as a share of the CPU time of the job: a page that is open in a
+/// browser, status pages, a trace, TensorBoard. A real network computes for longer between two
+/// updates than this one does.
 ///
-/// The result does not depend on other load of the machine. Updates, spans and values are counted per CPU second of the
-/// job, and one of each costs the same CPU time whenever it is measured. The dashboard does the same work each second
-/// however fast the job is, so it is compared with the CPU time that the job uses on an idle machine: at least that of one
-/// core for each of the two instances.
+/// The result does not depend on other load of the machine. Updates, spans and values are counted
+/// per CPU second of the job, and one of each costs the same CPU time whenever it is measured. The
+/// dashboard does the same work each second however fast the job is, so it is compared with the CPU
+/// time that the job uses on an idle machine: at least that of one core for each of the two
+/// instances.
 TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
   auto job = start("train --epochs 100000 --dashboard 0 --model convnet --trace " + path("t.json") +
                    " --tensorboard " + path("curves") +
@@ -388,10 +392,11 @@ TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
   const auto trace = spans * cost.span / job_seconds;
   const auto curves = values * cost.value / job_seconds;
   std::printf(
-      "of %.1f CPU seconds in %.1f s on %u cores: dashboard %.3f %%, status pages %.3f %% (%.0f updates of %.0f ns), "
+      "of %.1f CPU seconds in %.1f s on %u cores: dashboard %.3f %%, status pages %.3f %% (%.0f "
+      "updates of %.0f ns), "
       "trace %.3f %% (%.0f spans of %.0f ns), TensorBoard %.3f %% (%.0f values of %.0f ns)\n",
-      job_seconds, passed.count(), cores, 100 * dashboard, 100 * pages, updates, 1e9 * cost.update, 100 * trace, spans,
-      1e9 * cost.span, 100 * curves, values, 1e9 * cost.value);
+      job_seconds, passed.count(), cores, 100 * dashboard, 100 * pages, updates, 1e9 * cost.update,
+      100 * trace, spans, 1e9 * cost.span, 100 * curves, values, 1e9 * cost.value);
   EXPECT_LE(dashboard + pages + trace + curves, 0.01);
 }
 

@@ -8,7 +8,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kSmall =
+constexpr const char* kSmallPlan =
     "--model resnet20 --dataset synthetic --size 512 --image-size 16x16 --batch-size 8";
 
 /// Plans that are kept in a folder of the test.
@@ -17,8 +17,8 @@ class PlanTest : public ::testing::Test {
   std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
 
   Finished plan(const std::string& options) const {
-    return lockstep(
-        words(std::string("plan ") + kSmall + " --cache-path " + path("cache") + " " + options));
+    return lockstep(words(std::string("plan ") + kSmallPlan + " --cache-path " + path("cache") +
+                          " " + options));
   }
 
   nlohmann::json json_of(const std::string& options) const {

@@ -93,8 +93,8 @@ TEST(RunFailureTest, ReportsEvenWhereStderrIsFullAtThatMoment) {
 }
 
 TEST(RunFailureTest, BlamesAVictimWhereNobodyElseFails) {
-  const auto result =
-      lockstep(shell({"--num-instances", "2", "--grace-period", "50"}, "[ $RANK = 0 ] && exit 7; sleep 60"));
+  const auto result = lockstep(
+      shell({"--num-instances", "2", "--grace-period", "50"}, "[ $RANK = 0 ] && exit 7; sleep 60"));
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_LT(result.time.count(), 20);
 }

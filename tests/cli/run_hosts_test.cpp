@@ -122,9 +122,8 @@ TEST(RunHostsTest, PassesOnAllOutputOfAllHostsHoweverMuch) {
 
 TEST(RunHostsTest, NamesAnInstanceOfAnotherHostThatFailedAndItsLastLines) {
   const FakeHosts hosts;
-  const auto result =
-      hosts.lockstep(on_two({"--grace-period", "50"},
-                            "if [ $RANK = 3 ]; then echo why >&2; exit 42; fi; sleep 60"));
+  const auto result = hosts.lockstep(on_two(
+      {"--grace-period", "50"}, "if [ $RANK = 3 ]; then echo why >&2; exit 42; fi; sleep 60"));
   EXPECT_EQ(result.exit_code, 42);
   EXPECT_THAT(result.err,
               ContainsRegex("lockstep: instance 3 failed: exit code 42, after [0-9.]+ s "

@@ -27,8 +27,8 @@ Subprocess start(std::vector<std::string> arguments) {
 class EndingSignalTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(EndingSignalTest, EndsEverythingWithTheCodeOfTheSignal) {
-  auto job = start(
-      {"--num-instances", "3", "--grace-period", "50", "sh", "-c", "echo up; sleep 60"});
+  auto job =
+      start({"--num-instances", "3", "--grace-period", "50", "sh", "-c", "echo up; sleep 60"});
   ASSERT_TRUE(job.wait_for("[2] up\n"));
   job.signal(GetParam());
   const auto result = job.wait(30s);
@@ -73,8 +73,8 @@ TEST(RunSignalsTest, KillsAtOnceWhenAskedASecondTime) {
   EXPECT_TRUE(processes_with(kMark).empty());
 }
 
-/// Sends two signals that count as one if they come within 200 ms. Returns false if the machine was too
-/// busy for that.
+/// Sends two signals that count as one if they come within 200 ms. Returns false if the machine was
+/// too busy for that.
 bool signal_twice(Subprocess& job, const std::function<void()>& first,
                   const std::function<void()>& second) {
   const auto begin = std::chrono::steady_clock::now();
@@ -126,7 +126,8 @@ TEST(RunSignalsTest, TakesASignalToAllItsProcessesForOne) {
       ASSERT_GT(supervisor, 0);
       const pid_t first = launcher_first ? job.pid() : supervisor;
       const pid_t second = launcher_first ? supervisor : job.pid();
-      // When a cgroup is ended, the launcher passes the signal on to a supervisor that has it already.
+      // When a cgroup is ended, the launcher passes the signal on to a supervisor that has it
+      // already.
       is_sent = signal_twice(
           job, [&] { ::kill(first, SIGTERM); }, [&] { ::kill(second, SIGTERM); });
       if (!is_sent) continue;

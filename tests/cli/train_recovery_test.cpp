@@ -25,7 +25,8 @@ int runs_of(const char* kind, int few) {
   // "kill=100,stop=30,launcher=30"
   std::istringstream entries(many);
   for (std::string entry; std::getline(entries, entry, ',');) {
-    if (entry.starts_with(std::string(kind) + "=")) return std::stoi(entry.substr(entry.find('=') + 1));
+    if (entry.starts_with(std::string(kind) + "="))
+      return std::stoi(entry.substr(entry.find('=') + 1));
   }
   return few;
 }

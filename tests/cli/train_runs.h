@@ -20,7 +20,8 @@ Words words(const std::string& text);
 
 bool has_fashion_mnist();
 
-/// The 16 hexadecimal digits of the first "weights: …" that this text follows. Empty if there are none.
+/// The 16 hexadecimal digits of the first "weights: …" that this text follows. Empty if there are
+/// none.
 std::string digest_in(const std::string& text, const std::string& behind = "");
 
 /// The digest that ends the output of a training.

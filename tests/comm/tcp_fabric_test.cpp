@@ -181,7 +181,8 @@ TEST(TrafficTest, NamesThoseWhoHaveSentNothingSinceTheLastLook) {
   EXPECT_THAT(looks, ElementsAre(ElementsAre(1), ElementsAre(), ElementsAre(1)));
 }
 
-std::vector<Note> notes_within(Fabric& fabric, std::size_t count, std::chrono::seconds limit = 30s) {
+std::vector<Note> notes_within(Fabric& fabric, std::size_t count,
+                               std::chrono::seconds limit = 30s) {
   std::vector<Note> notes;
   const auto end = std::chrono::steady_clock::now() + limit;
   while (notes.size() < count && std::chrono::steady_clock::now() < end) {

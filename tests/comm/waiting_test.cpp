@@ -46,23 +46,21 @@ void wait_until(const std::atomic<bool>& flag) {
 
 TEST(WaitingTest, WarnsOnceOfWhoIsLateAndGoesOn) {
   Warnings warnings;
-  run_threads(
-      3,
-      [&](Communicator& communicator) {
-        communicator.barrier();
-        if (communicator.rank() == 2) {
-          while (warnings.lines().empty()) std::this_thread::sleep_for(1ms);
-          std::this_thread::sleep_for(1s);  // time for a second warning that must not come
-        }
-        std::vector<float> values(10, 1.0F);
-        communicator.all_reduce(buffer_of(values, "layer3"));
-        EXPECT_EQ(values.front(), 3.0F);
-      },
-      {.warn_after = 400ms, .warn = warnings.sink()});
-  EXPECT_THAT(
-      warnings.lines(),
-      ElementsAre(ContainsRegex("^all_reduce #2 \"layer3\": instance 2 \\(host [^ ]+, pid "
-                                "[0-9]+\\) has not arrived after [0-9]+ s; it finished #1")));
+  run_threads(3,
+              [&](Communicator& communicator) {
+                communicator.barrier();
+                if (communicator.rank() == 2) {
+                  while (warnings.lines().empty()) std::this_thread::sleep_for(1ms);
+                  std::this_thread::sleep_for(1s);  // time for a second warning that must not come
+                }
+                std::vector<float> values(10, 1.0F);
+                communicator.all_reduce(buffer_of(values, "layer3"));
+                EXPECT_EQ(values.front(), 3.0F);
+              },
+              {.warn_after = 400ms, .warn = warnings.sink()});
+  EXPECT_THAT(warnings.lines(), ElementsAre(ContainsRegex(
+                                    "^all_reduce #2 \"layer3\": instance 2 \\(host [^ ]+, pid "
+                                    "[0-9]+\\) has not arrived after [0-9]+ s; it finished #1")));
 }
 
 TEST(WaitingTest, ReportsAStallOnceForWhoIsLateAndOnceForWhoIsGivenUp) {
