@@ -252,7 +252,9 @@ ForwardResults<T> run_forward(const NormCase& norm, const NormInputs<T>& in, con
     norm_forward(call, nullptr);
   }
   EXPECT_EQ(count.values().front(), kCountBefore + norm.groups / norm.chains);
-  if (call.marks != nullptr) EXPECT_EQ(marks.values(), marks_of(y.values()));
+  if (call.marks != nullptr) {
+    EXPECT_EQ(marks.values(), marks_of(y.values()));
+  }
   return {y.values(), mean.values(), inverse.values(), running_mean.values(),
           running_variance.values()};
 }
