@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/cli/bench_worker.h"
+#include "lockstep/topology/environment.h"
 #include "lockstep/topology/identity.h"
 
 namespace {

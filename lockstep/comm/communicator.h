@@ -7,13 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/buffer.h"
-#include "lockstep/comm/operation.h"
-#include "lockstep/comm/transport.h"
+#include "lockstep/comm/reduce_op.h"
+#include "lockstep/comm/shared_memory.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/events/status_sink.h"
 
 namespace lockstep::comm {
+
+class Transport;
+enum class OperationKind : std::uint8_t;
+struct Operation;
+struct TreeNode;
 
 /// A fixed group of instances that issue the same collectives in the same order.
 ///

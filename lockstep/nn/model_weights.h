@@ -6,13 +6,8 @@
 #include <vector>
 
 #include "lockstep/nn/model.h"
-#include "lockstep/weights/match.h"
 
 namespace lockstep::nn {
-
-/// What a file has to hold for a model.
-/// Errors: `Unavailable` for types that weight files do not keep.
-weights::WantedTensors wanted_by(const std::vector<Slot>& slots);
 
 /// Writes all parameters and buffers: `.safetensors`, or `.pt` and `.pth` for Python's
 /// `torch.load`. The file has its name only when it is whole.

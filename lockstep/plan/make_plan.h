@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/plan/plan.h"
+#include "lockstep/plan/stage_split.h"
 
 namespace lockstep::plan {
 

@@ -6,8 +6,7 @@
 
 #include "lockstep/plan/model_profile.h"
 #include "lockstep/plan/pipeline_schedule.h"
-#include "lockstep/plan/stage_split.h"
-#include "lockstep/topology/placement.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::plan {
 
@@ -114,8 +113,8 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// The first blocks of its stages.
-StageSplit split_of(const Plan& plan);
+/// The first blocks of its stages, ascending from 0.
+std::vector<int> split_of(const Plan& plan);
 
 /// What a user should know before it runs, in whole sentences: that it would not fit memory, that
 /// too few micro-batches keep stages idle.

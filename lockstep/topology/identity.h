@@ -6,10 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/topology/environment.h"
-#include "lockstep/topology/placement.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::topology {
+
+class Environment;
 
 /// Who started this process, and so whose variables say who it is.
 enum class LaunchedBy { Nobody, Lockstep, Torchrun, OpenMpi, Slurm };

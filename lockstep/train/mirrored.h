@@ -3,16 +3,18 @@
 #include <ATen/core/Tensor.h>
 #include <torch/optim/optimizer.h>
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/operation.h"
-#include "lockstep/train/replica_group.h"
+#include "lockstep/comm/reduce_op.h"
+#include "lockstep/train/replica_context.h"
 
 namespace lockstep {
 namespace train {
 class MirroredTensors;
+class ReplicaGroup;
 }
 
 /// A module that is the same on every replica of the job; made by `Scope::module`.

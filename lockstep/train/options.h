@@ -16,9 +16,12 @@
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
 #include "lockstep/train/device_options.h"
-#include "lockstep/train/loop_position.h"
 
 namespace lockstep {
+
+namespace train {
+class LoopPosition;
+}
 
 /// Which of an iteration's optimizer steps `TrainingModel::step` tells about.
 enum class OutputMode : std::uint8_t {
@@ -46,8 +49,8 @@ struct CheckpointOptions {
 class Options {
  public:
   /// For this process, alone or one of many.
-  Options() : Options(World::init()) {}
-  explicit Options(World world) : world_(std::move(world)) {}
+  Options();
+  explicit Options(World world);
 
   /// R: replicas of the whole job; 1 unless said otherwise, by you or by the launcher.
   Options& replicas(int count);
@@ -192,7 +195,7 @@ class Options {
   checkpoint::Resume resume_;
   std::vector<std::pair<std::string, std::string>> to_match_;
   events::Watchers watchers_;
-  std::shared_ptr<train::LoopPosition> position_ = std::make_shared<train::LoopPosition>();
+  std::shared_ptr<train::LoopPosition> position_;
 };
 
 }  // namespace lockstep

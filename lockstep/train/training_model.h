@@ -22,6 +22,10 @@
 
 namespace lockstep {
 
+namespace checkpoint {
+struct EpochEntry;
+}
+
 /// A function that makes a module. Holders can be called too, as `torch::nn::Sequential`, and make
 /// none.
 template <typename Make>

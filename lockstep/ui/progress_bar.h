@@ -7,14 +7,18 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/ui/bar_text.h"
-
 namespace lockstep::ui {
 
 enum class BarStyle : std::uint8_t {
   Live,    ///< one line that is drawn again and again, each time after a carriage return
   Lines,   ///< whole lines, now and then: for files and pipes
   Silent,  ///< no bar; lines that are written between are written all the same
+};
+
+/// What a bar tells of time.
+enum class BarTimes : std::uint8_t {
+  ElapsedAndRate,  ///< "00:48<00:00,  2.03s/it"
+  Elapsed,         ///< "00:48", where steps are no measure of each other
 };
 
 /// Writes text at once. It should not throw: a bar is no reason to end a training.

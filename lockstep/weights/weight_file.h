@@ -2,11 +2,12 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "lockstep/base/mapped_file.h"
 #include "lockstep/weights/tensor_set.h"
 #include "lockstep/weights/weight_format.h"
 
@@ -17,8 +18,13 @@ namespace lockstep::weights {
 /// it in place would.
 class WeightFile {
  public:
-  WeightFile(std::filesystem::path path, MappedFile file, WeightFormat format, TensorSet set)
-      : path_(std::move(path)), file_(std::move(file)), format_(format), set_(std::move(set)) {}
+  /// `mapping` keeps the memory that the tensors of `set` refer to.
+  WeightFile(std::filesystem::path path, std::shared_ptr<const void> mapping, WeightFormat format,
+             TensorSet set)
+      : path_(std::move(path)),
+        mapping_(std::move(mapping)),
+        format_(format),
+        set_(std::move(set)) {}
 
   const std::filesystem::path& path() const noexcept { return path_; }
   WeightFormat format() const noexcept { return format_; }
@@ -37,7 +43,7 @@ class WeightFile {
 
  private:
   std::filesystem::path path_;
-  MappedFile file_;
+  std::shared_ptr<const void> mapping_;
   WeightFormat format_;
   TensorSet set_;
 };

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "lockstep/cli/bench_worker.h"
+#include "lockstep/topology/environment.h"
 #include "lockstep/topology/identity.h"
 
 namespace {

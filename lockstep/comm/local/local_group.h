@@ -4,7 +4,11 @@
 #include <memory>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/comm/transport.h"
+#include "lockstep/comm/wait_options.h"
+
+namespace lockstep::comm {
+class Transport;
+}
 
 namespace lockstep::comm::host {
 class JobMemory;

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "lockstep/data/sampling/sample_order.h"
-#include "lockstep/topology/placement.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::data {
 

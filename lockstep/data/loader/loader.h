@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/loader/allocate_memory.h"
 #include "lockstep/data/loader/batch.h"
 #include "lockstep/data/loader/batch_plan.h"
 #include "lockstep/data/transform/pipeline.h"

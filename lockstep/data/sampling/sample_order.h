@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include "lockstep/data/sampling/batch_shape.h"
-#include "lockstep/data/sampling/permutation.h"
 
 namespace lockstep::data {
+
+class Permutation;
 
 /// The samples of a set that are used at all: every one, or `limit` of them, chosen by the seed
 /// alone (the first of a permutation), so that runs of different length use the same ones.
@@ -19,13 +21,11 @@ class Subset {
 
   std::int64_t size() const noexcept { return size_; }
   /// The sample of the set at a place of the subset.
-  std::int64_t operator[](std::int64_t place) const noexcept {
-    return chosen_ ? (*chosen_)(place) : place;
-  }
+  std::int64_t operator[](std::int64_t place) const noexcept;
 
  private:
   std::int64_t size_;
-  std::optional<Permutation> chosen_;
+  std::shared_ptr<const Permutation> chosen_;  ///< null: all of them
 };
 
 /// One micro-batch of a training job.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -9,10 +10,13 @@
 #include "lockstep/data/image.h"
 #include "lockstep/data/sampling/draws.h"
 #include "lockstep/data/transform/pipeline.h"
-#include "lockstep/data/transform/row_kernels.h"
 #include "lockstep/data/transform/scratch.h"
 
 namespace lockstep::data {
+
+namespace kernels {
+struct Conversion;
+}
 
 /// A pipeline, made ready for the pictures of a field.
 ///
@@ -48,7 +52,7 @@ class Transform {
   Field image_;
   ImageSize output_size_;
   std::optional<Normalize> left_to_device_;
-  kernels::Conversion conversion_;
+  std::shared_ptr<const kernels::Conversion> conversion_;
   std::vector<std::uint8_t> erased_;  ///< what an erased pixel has, with u8 output
 };
 

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/file.h"
+namespace lockstep {
+class UniqueFd;
+}
 
 namespace lockstep::monitor {
 
@@ -28,6 +31,9 @@ class TensorBoardWriter {
   /// Makes a new file in the folder, which is made too where it is not there.
   explicit TensorBoardWriter(const std::string& folder);
   TensorBoardWriter(const std::string& folder, WallClock clock);
+  TensorBoardWriter(TensorBoardWriter&&) noexcept;
+  TensorBoardWriter& operator=(TensorBoardWriter&&) noexcept;
+  ~TensorBoardWriter();
 
   /// A point of the curve `tag`. TensorBoard groups tags by what stands before a slash.
   void add_scalar(std::string_view tag, std::int64_t step, double value);
@@ -44,7 +50,7 @@ class TensorBoardWriter {
 
   WallClock clock_;
   std::string path_;
-  UniqueFd file_;
+  std::unique_ptr<UniqueFd> file_;
   std::optional<std::string> failure_;
 };
 

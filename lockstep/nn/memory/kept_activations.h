@@ -1,8 +1,8 @@
 #pragma once
 
-#include "lockstep/nn/memory/block_pool.h"
-
 namespace lockstep::nn {
+
+class BlockPool;
 
 /// While any lives, libtorch takes the memory of CPU tensors from one pool of the process that
 /// keeps it (`BlockPool`), in all threads. Tensors may outlive it: each remembers where its memory

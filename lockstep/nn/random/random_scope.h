@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 
 #include "lockstep/base/random_stream.h"
-#include "lockstep/gpu/layers/draw_mask.h"
+
+namespace lockstep::gpu {
+struct DrawPlace;
+struct GroupKeys;
+}  // namespace lockstep::gpu
 
 namespace lockstep::nn {
 
@@ -49,15 +53,15 @@ class RandomScope {
   /// What the next random operation of the block draws from.
   RandomStream next_call() noexcept;
 
-  /// Set where it is for several micro-batches, whose draws are made by `gpu::draw_mask`.
-  const std::optional<gpu::GroupKeys>& groups() const noexcept { return groups_; }
+  /// Null unless the scope is for several micro-batches, whose draws `gpu::draw_mask` makes.
+  const gpu::GroupKeys* groups() const noexcept { return groups_.get(); }
   /// The same as `next_call`, for that.
-  gpu::DrawPlace next_place() noexcept { return {block_, calls_++}; }
+  gpu::DrawPlace next_place() noexcept;
 
  private:
   RandomScope* outer_;
   std::uint64_t key_of_micro_batch_ = 0;
-  std::optional<gpu::GroupKeys> groups_;
+  std::unique_ptr<const gpu::GroupKeys> groups_;
   std::uint32_t block_ = 0;
   std::uint32_t calls_ = 0;
 };
