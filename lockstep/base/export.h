@@ -1,12 +1,12 @@
 #pragma once
 
-// All of lockstep is compiled with hidden symbols. The shared libraries export what these macros mark, and nothing
-// else. cmake/SharedLibraries.cmake writes their version scripts. Programs and tests of this tree link the objects,
-// where the macros have no effect.
+// lockstep is compiled with hidden symbols. The shared libraries export the symbols that these
+// macros mark, and no others: cmake/SharedLibraries.cmake writes the version scripts. Programs and
+// tests of this tree link the objects, where the macros have no effect.
 
-/// Marks a class or a function that programs use: only in the headers of lockstep/public_headers.txt.
-#define LOCKSTEP_API __attribute__((visibility("default")))
+/// Exports a class or a function to programs. Only headers of lockstep/public_headers.txt use it.
+#define LOCKSTEP_API [[gnu::visibility("default")]]
 
-/// Marks a class or a function of liblockstep that liblockstep-torch uses: only in other headers. The symbol gets a
-/// version of its own, which changes with every release.
-#define LOCKSTEP_PRIVATE_API __attribute__((visibility("default")))
+/// Exports a class or a function of liblockstep to liblockstep-torch, under a symbol version that
+/// changes with every release. Only headers that are not public use it.
+#define LOCKSTEP_PRIVATE_API [[gnu::visibility("default")]]

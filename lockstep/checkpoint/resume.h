@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::checkpoint {
 
 /// What a training is to go on from.
@@ -22,6 +24,6 @@ struct Resume {
 inline constexpr std::string_view kNewest = "newest";
 
 /// "auto" is `NewestIfAny`, "newest" or nothing is `Newest`, and all else a path.
-Resume parse_resume(std::string_view text);
+LOCKSTEP_API Resume parse_resume(std::string_view text);
 
 }  // namespace lockstep::checkpoint

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/export.h"
 #include "lockstep/comm/buffer.h"
 #include "lockstep/comm/reduce_op.h"
 #include "lockstep/comm/shared_memory.h"
@@ -35,7 +36,7 @@ struct TreeNode;
 /// every instance where instances disagree; `PeerLost` where an instance is gone; `Timeout` where
 /// one is late beyond the deadline. All but the first end the job: every later call throws the
 /// same.
-class Communicator {
+class LOCKSTEP_API Communicator {
  public:
   explicit Communicator(std::unique_ptr<Transport> transport);
   ~Communicator();

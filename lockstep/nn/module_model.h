@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/nn/module_blocks.h"
 #include "lockstep/nn/network.h"
@@ -27,7 +28,7 @@ std::shared_ptr<Module> module_in(const torch::nn::ModuleHolder<Module>& holder)
 }
 
 /// The part of `ModuleModel` that is the same for all classes of modules.
-class ModuleModelBase : public Model {
+class LOCKSTEP_API ModuleModelBase : public Model {
  public:
   std::vector<std::string> block_names() const override;
   at::Tensor run_block(std::size_t block, at::Tensor input) override;

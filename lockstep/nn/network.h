@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::nn {
 
 namespace detail {
@@ -49,7 +51,7 @@ struct Block {
 ///     });
 ///
 /// Errors: `Options` for a picture that it cannot take.
-class Network : public torch::nn::Module {
+class LOCKSTEP_API Network : public torch::nn::Module {
  public:
   using Describe = std::function<void(Network&)>;
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 #include "lockstep/optimizer/optimizer.h"
 
 namespace lockstep::optimizer {
@@ -37,7 +38,8 @@ std::int64_t count_not_finite(std::span<const float> values);
 
 /// Rounds each value to F16 or BF16, and divides it by `scale`, a power of two; to F32: divides
 /// only. `from` may be `to`.
-void round_leaf(DataType type, float scale, std::span<const float> from, std::span<float> to);
+LOCKSTEP_PRIVATE_API void round_leaf(DataType type, float scale, std::span<const float> from,
+                                     std::span<float> to);
 
 void scale(float factor, std::span<float> values);
 void divide(float divisor, std::span<float> values);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/base/export.h"
 #include "lockstep/plan/plan.h"
 #include "lockstep/plan/stage_split.h"
 
@@ -31,6 +32,7 @@ struct PlanRequest {
 };
 
 /// Decides the rest: a pure function.
-Plan make_plan(const PlanRequest& request, const ModelProfile& profile, const StageSplit& split);
+LOCKSTEP_PRIVATE_API Plan make_plan(const PlanRequest& request, const ModelProfile& profile,
+                                    const StageSplit& split);
 
 }  // namespace lockstep::plan

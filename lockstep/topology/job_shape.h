@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::topology {
 
 /// How large a job is, in the words of `docs/architecture.md`.
@@ -21,6 +23,6 @@ struct ReplicaRange {
 
 /// The replicas of one instance: contiguous, balanced within one, earlier instances carry more.
 /// A function of the shape alone, so every process of a job can compute it for every other.
-ReplicaRange replicas_of(int instance, const JobShape& shape);
+LOCKSTEP_API ReplicaRange replicas_of(int instance, const JobShape& shape);
 
 }  // namespace lockstep::topology

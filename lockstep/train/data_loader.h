@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/field.h"
 #include "lockstep/data/loader/loader.h"
@@ -41,7 +42,7 @@ struct DataLoaderOptions {
 ///
 /// What comes is a function of the set, the seed, the batch sizes and the number of replicas alone.
 /// One thread uses it at a time. Errors: those of `data::Loader` and `data::TrainOrder`.
-class DataLoader {
+class LOCKSTEP_API DataLoader {
  public:
   DataLoader(const Options& options, data::DatasetPtr set, const DataLoaderOptions& loading);
   DataLoader(DataLoader&&) noexcept;
@@ -106,7 +107,7 @@ class DataLoader::Iterator {
 };
 
 /// The samples that a model is tested with, each once; whole batches are dealt out to replicas.
-class EvaluationLoader {
+class LOCKSTEP_API EvaluationLoader {
  public:
   EvaluationLoader(const Options& options, data::DatasetPtr set, const DataLoaderOptions& loading);
   EvaluationLoader(EvaluationLoader&&) noexcept;

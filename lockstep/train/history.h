@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/train/training_model.h"
 
 namespace lockstep {
@@ -24,6 +25,6 @@ struct History {
 
 /// "loss", or a metric by its name: of the validation where there is one, else of the training.
 /// Errors: `Options`, with the names that there are, for another one.
-double value_of(const EpochResult& result, std::string_view metric);
+LOCKSTEP_API double value_of(const EpochResult& result, std::string_view metric);
 
 }  // namespace lockstep

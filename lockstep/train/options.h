@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/events/watchers.h"
@@ -46,7 +47,7 @@ struct CheckpointOptions {
 ///
 /// Errors: `Options` for a number that cannot be meant, for a change after first use, and for what
 /// the launcher has set already.
-class Options {
+class LOCKSTEP_API Options {
  public:
   /// For this process, alone or one of many.
   Options();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 #include "lockstep/comm/buffer.h"
 #include "lockstep/comm/reduce_op.h"
 #include "lockstep/nn/model.h"
@@ -31,7 +32,7 @@ concept Reducible = std::same_as<Value, at::Tensor> || std::is_arithmetic_v<Valu
 ///
 /// Every instance makes the same, in the same order. Errors: `Options` for what cannot be trained,
 /// and where instances disagree.
-class Scope {
+class LOCKSTEP_API Scope {
  public:
   /// What `make` returns, a shared pointer or a holder of a module, for each local replica, with
   /// the values of instance 0. It is called once for each; what its constructors draw is of the
@@ -113,7 +114,7 @@ class Scope {
 ///
 /// Errors: `Options` for what cannot be meant; those of collectives. What fails on one replica
 /// fails on every instance; then only destruction is allowed.
-class Strategy {
+class LOCKSTEP_API Strategy {
  public:
   /// R: replicas of the whole job.
   int num_replicas_in_sync() const;
@@ -182,7 +183,7 @@ class Strategy {
 /// All replicas in this process, as TensorFlow's MirroredStrategy and the IPUStrategy.
 ///
 /// Errors: `Options` in a process that is one of several instances.
-class LocalStrategy : public Strategy {
+class LOCKSTEP_API LocalStrategy : public Strategy {
  public:
   explicit LocalStrategy(Options options = {});
 

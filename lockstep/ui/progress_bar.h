@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::ui {
 
 enum class BarStyle : std::uint8_t {
@@ -39,7 +41,7 @@ struct BarOutput {
 /// The first frame is drawn when it is made, others at most every `kFrameInterval` (live) or
 /// `kLineInterval` (lines), the last one always. One thread uses it, and one bar of an output lives
 /// at a time. Destroying it finishes it where it stands.
-class ProgressBar {
+class LOCKSTEP_API ProgressBar {
  public:
   static constexpr std::chrono::milliseconds kFrameInterval{100};
   static constexpr std::chrono::seconds kLineInterval{5};

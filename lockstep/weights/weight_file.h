@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/export.h"
 #include "lockstep/weights/tensor_set.h"
 #include "lockstep/weights/weight_format.h"
 
@@ -16,7 +17,7 @@ namespace lockstep::weights {
 /// A weight file, mapped into memory for as long as this object lives: its tensors refer to it.
 /// Whoever replaces the file meanwhile, as `write_weights` does, changes nothing here; truncating
 /// it in place would.
-class WeightFile {
+class LOCKSTEP_API WeightFile {
  public:
   /// `mapping` keeps the memory that the tensors of `set` refer to.
   WeightFile(std::filesystem::path path, std::shared_ptr<const void> mapping, WeightFormat format,
@@ -51,13 +52,13 @@ class WeightFile {
 /// Opens a weight file of any format. What it is, its content tells, not its name.
 ///
 /// Errors, naming the file: `Io`; `Data` where it is damaged or of another kind.
-WeightFile read_weights(const std::filesystem::path& path);
+LOCKSTEP_API WeightFile read_weights(const std::filesystem::path& path);
 
 /// Replaces a file, which is whole on disk before it has its name. `.safetensors`, `.pt` and `.pth`
 /// decide the format.
 ///
 /// Errors, naming the file: `Io`; `Options` for another extension, and for tensors that the format
 /// cannot hold.
-void write_weights(const std::filesystem::path& path, const TensorSet& set);
+LOCKSTEP_API void write_weights(const std::filesystem::path& path, const TensorSet& set);
 
 }  // namespace lockstep::weights

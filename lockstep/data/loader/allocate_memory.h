@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 
+#include "lockstep/base/export.h"
+
 // Apart from BatchMemory, which is internal, because LoaderOptions names both.
 namespace lockstep::data {
 
@@ -13,6 +15,6 @@ using AllocateMemory = std::function<std::shared_ptr<std::byte>(std::size_t)>;
 
 /// Plain memory, in huge pages where the machine has them. Throws `Unavailable` where there is
 /// none.
-std::shared_ptr<std::byte> allocate_pages(std::size_t bytes);
+LOCKSTEP_API std::shared_ptr<std::byte> allocate_pages(std::size_t bytes);
 
 }  // namespace lockstep::data

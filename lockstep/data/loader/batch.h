@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 #include "lockstep/data/field.h"
 #include "lockstep/data/loader/batch_plan.h"
 
@@ -20,7 +21,7 @@ class Ring;
 /// A filled batch. Its memory is the holder's until the batch is destroyed or released, by any
 /// thread, which is when the loader may fill it anew; so keep it until the backward pass is done.
 /// It may outlive its loader.
-class Batch {
+class LOCKSTEP_API Batch {
  public:
   /// Called by the loader.
   Batch(std::shared_ptr<Ring> ring, BatchSlot* slot) noexcept

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sets/synthetic.h"
 
@@ -30,12 +31,13 @@ struct SetOptions {
 ///
 /// Errors: `Options` for a name that is none; `Data` where the set is missing, with where to get
 /// it, truncated, damaged or something else, with file, offset and expectation.
-DatasetPtr open_set(const std::string& name, Split split, const SetOptions& options = {});
+LOCKSTEP_API DatasetPtr open_set(const std::string& name, Split split,
+                                 const SetOptions& options = {});
 
-DatasetPtr cifar10(const std::filesystem::path& data_dir, Split split);
-DatasetPtr cifar100(const std::filesystem::path& data_dir, Split split);
-DatasetPtr mnist(const std::filesystem::path& data_dir, Split split);
-DatasetPtr fashion_mnist(Split split, const std::filesystem::path& data_dir = {});
-DatasetPtr image_folder(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr cifar10(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr cifar100(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr mnist(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr fashion_mnist(Split split, const std::filesystem::path& data_dir = {});
+LOCKSTEP_API DatasetPtr image_folder(const std::filesystem::path& data_dir, Split split);
 
 }  // namespace lockstep::data

@@ -57,7 +57,8 @@ std::uint8_t* Scratch::bytes(Use use, std::int64_t count) {
 }
 
 const RowPlan& Scratch::row_plan(const ResizeKey& key) {
-  return find_or_make(state_->row_plans, key, [&](RowPlan& plan) { plan_rows(key, state_->taps, plan); });
+  return find_or_make(state_->row_plans, key,
+                      [&](RowPlan& plan) { plan_rows(key, state_->taps, plan); });
 }
 
 const ColumnPlan& Scratch::column_plan(const ResizeKey& key) {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::data {
 
 struct ColumnPlan;
@@ -11,7 +13,7 @@ struct RowPlan;
 
 /// What one thread needs to transform pictures: memory that grows to the largest picture and
 /// stays, and the plans of the last resizes. One thread at a time; any transforms may share it.
-class Scratch {
+class LOCKSTEP_API Scratch {
  public:
   Scratch();
   Scratch(Scratch&&) noexcept;

@@ -189,8 +189,8 @@ Transform::Transform(const Pipeline& pipeline, const Field& image)
     : pipeline_(pipeline),
       image_(image),
       output_size_(check_pipeline(pipeline, image)),
-      conversion_(std::make_shared<const kernels::Conversion>(
-          make_conversion(pipeline, image.shape[2]))),
+      conversion_(
+          std::make_shared<const kernels::Conversion>(make_conversion(pipeline, image.shape[2]))),
       erased_(make_erased(pipeline, image.shape[2])) {
   const auto* normalize = normalize_of(pipeline);
   if (pipeline.output.type == DataType::U8 && normalize != nullptr) left_to_device_ = *normalize;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/field.h"
 #include "lockstep/data/image.h"
 #include "lockstep/data/sampling/draws.h"
@@ -30,7 +31,7 @@ struct Conversion;
 ///
 /// Errors: `Options` from the constructor where the pipeline cannot be meant for these pictures,
 /// and from `apply` for a picture that is not of the field.
-class Transform {
+class LOCKSTEP_API Transform {
  public:
   Transform(const Pipeline& pipeline, const Field& image);
 

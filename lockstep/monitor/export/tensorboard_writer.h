@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 class UniqueFd;
 }
@@ -23,7 +25,7 @@ namespace lockstep::monitor {
 /// was written of the record is taken back, `failure()` says why, and nothing more is written.
 ///
 /// Errors: `Io` from the constructor; `Options` for a value that TensorBoard could not show.
-class TensorBoardWriter {
+class LOCKSTEP_API TensorBoardWriter {
  public:
   /// Seconds since 1970.
   using WallClock = std::function<double()>;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::nn {
 
 class BlockPool;
@@ -9,7 +11,7 @@ class BlockPool;
 /// goes.
 ///
 /// libtorch has one allocator for the CPU, so this is for whoever owns the process.
-class KeptActivations {
+class LOCKSTEP_API KeptActivations {
  public:
   KeptActivations();
   ~KeptActivations();

@@ -25,7 +25,8 @@ RandomScope::RandomScope(const DrawKey& key, std::uint32_t block)
   innermost = this;
 }
 
-RandomScope::RandomScope(const gpu::GroupKeys* keys) : outer_(innermost), groups_(std::make_unique<const gpu::GroupKeys>(*keys)) {
+RandomScope::RandomScope(const gpu::GroupKeys* keys)
+    : outer_(innermost), groups_(std::make_unique<const gpu::GroupKeys>(*keys)) {
   route_random_operations();
   innermost = this;
 }

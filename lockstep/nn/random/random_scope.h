@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "lockstep/base/export.h"
 #include "lockstep/base/random_stream.h"
 
 namespace lockstep::gpu {
@@ -34,7 +35,7 @@ struct DrawKey {
 ///
 /// Errors: a random operation that takes no generator, or runs on a device that has none of ours,
 /// throws `Unavailable` by its name.
-class RandomScope {
+class LOCKSTEP_API RandomScope {
  public:
   explicit RandomScope(const DrawKey& key, std::uint32_t block = 0);
   /// For several micro-batches at once, on a GPU: each part of a batch draws what it would draw
@@ -68,7 +69,7 @@ class RandomScope {
 
 /// What the next random layer draws from: the scope's stream; outside of any, one that libtorch's
 /// own generator seeds, so that `torch::manual_seed` counts.
-RandomStream next_random_stream();
+LOCKSTEP_API RandomStream next_random_stream();
 
 /// The key for making something from a seed, as the weights of a module: apart from every step.
 constexpr DrawKey making_key(std::uint64_t seed) noexcept {
