@@ -18,8 +18,8 @@ endfunction()
 # lockstep_module(<name> [FOR_PROGRAMS] HEADERS … SOURCES … [DEPENDS lockstep::x …] [LIBRARIES …])
 #
 # Builds lockstep/<name> as the static library lockstep::<name>, or as headers alone where it has no
-# sources. DEPENDS names other modules, LIBRARIES third-party targets. FOR_PROGRAMS: users link it, so it is installed and exported
-# (which headers are: PublicHeaders.cmake).
+# sources. DEPENDS names other modules, LIBRARIES third-party targets. FOR_PROGRAMS: the module is part of the shared
+# libraries that are installed for programs (SharedLibraries.cmake); the package lockstep has a target for it.
 function(lockstep_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_PROGRAMS" "" "HEADERS;SOURCES;DEPENDS;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS)
@@ -41,20 +41,19 @@ function(lockstep_module name)
   if(arg_SOURCES)
     set(scope PUBLIC)
     add_library(${target} STATIC ${arg_SOURCES} ${arg_HEADERS})
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+      CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_build_flags>)
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)
   endif()
   add_library(lockstep::${name} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_link_libraries(${target} ${scope} ${arg_DEPENDS} ${arg_LIBRARIES})
-  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                                $<INSTALL_INTERFACE:include>)
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR})
   target_compile_features(${target} ${scope} cxx_std_20)
 
   if(arg_FOR_PROGRAMS)
-    install(TARGETS ${target} EXPORT lockstepTargets)
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES_FOR_PROGRAMS ${name})
   endif()
 endfunction()
