@@ -76,8 +76,6 @@ function(lockstep_module name)
   if(arg_SOURCES)
     set(scope PUBLIC)
     add_library(${target} STATIC ${arg_SOURCES} ${arg_HEADERS})
-    set_target_properties(${target} PROPERTIES
-      CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_build_flags>)
     if(arg_WITH_TORCH)
       lockstep_unity_groups(${target} ACROSS_FOLDERS)

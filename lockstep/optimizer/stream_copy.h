@@ -13,7 +13,7 @@ LOCKSTEP_PRIVATE_API void stream_copy(std::span<const float> from, std::span<flo
 
 /// The same for one of many pieces: others see them after `end_pieces`, which waits until all of
 /// this thread's are in memory. To wait after each of them takes longer than to write it.
-void stream_piece(std::span<const float> from, std::span<float> to);
-void end_pieces() noexcept;
+LOCKSTEP_PRIVATE_API void stream_piece(std::span<const float> from, std::span<float> to);
+LOCKSTEP_PRIVATE_API void end_pieces() noexcept;
 
 }  // namespace lockstep::optimizer
