@@ -12,6 +12,7 @@
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/data_arguments.h"
 #include "lockstep/data/pack/pack_dataset.h"
+#include "lockstep/data/sets/find_set.h"
 #include "lockstep/ui/table.h"
 
 namespace lockstep::cli {

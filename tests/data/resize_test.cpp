@@ -6,6 +6,7 @@
 #include <limits>
 #include <new>
 
+#include "lockstep/data/transform/resize_plan.h"
 #include "tests/data/transform_support.h"
 
 namespace {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lockstep/nn/layers/dropout.h"
+#include "lockstep/nn/memory/block_pool.h"
 #include "lockstep/nn/memory/kept_activations.h"
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/module_model.h"

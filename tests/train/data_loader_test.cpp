@@ -6,6 +6,7 @@
 
 #include "lockstep/data/sets/synthetic.h"
 #include "lockstep/data/transform/presets.h"
+#include "lockstep/train/batch_tensors.h"
 #include "tests/nn/tensors.h"
 #include "tests/support/errors.h"
 #include "tests/train/jobs.h"
