@@ -18,10 +18,10 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr const char* kPurpose = "Distributed data-parallel training for C++ on libtorch.";
+
 std::string overview(std::span<const Command> commands) {
-  std::string text =
-      "Distributed data-parallel training for C++ on libtorch.\n\n"
-      "Usage: lockstep COMMAND [options]\n\nCommands:\n";
+  auto text = fmt::format("{}\n\nUsage: lockstep COMMAND [options]\n\nCommands:\n", kPurpose);
   for (const auto& command : commands) {
     if (command.summary == nullptr) continue;
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);
@@ -57,7 +57,7 @@ int run_command(std::span<const Command> commands, std::vector<std::string> argu
     return 0;
   }
   if (name == kDescribe) {
-    std::fputs(describe_commands(commands).c_str(), stdout);
+    std::fputs(describe_commands(kPurpose, commands).c_str(), stdout);
     return 0;
   }
   const auto command = find_command(commands, name == "--version" ? "version" : name);

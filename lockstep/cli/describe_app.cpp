@@ -58,6 +58,7 @@ Json describe_option(CLI::Option& option) {
       {"value_is_optional", takes_value && option.get_expected_min() == 0},
       {"value", value.substr(0, value.find(':'))},
       {"range", value.find(" in ") == std::string::npos ? "" : value.substr(value.find(':') + 1)},
+      {"is_repeatable", option.get_items_expected_max() > 1},
       {"is_list", option.get_delimiter() == ','},
       {"words", words_of(option)},
       {"default", option.get_expected_min() == 0 ? "" : option.get_default_str()}};
@@ -83,13 +84,13 @@ Json describe_one(CLI::App& app) {
 
 }  // namespace
 
-std::string describe_commands(std::span<const Command> commands) {
+std::string describe_commands(const char* description, std::span<const Command> commands) {
   Json all = Json::array();
   for (const auto& command : commands) {
     if (command.summary == nullptr) continue;
     all.push_back({{"name", command.name}, {"summary", command.summary}});
   }
-  return all.dump(1) + "\n";
+  return Json({{"description", description}, {"commands", all}}).dump(1) + "\n";
 }
 
 std::string describe_app(CLI::App& app) {

@@ -15,8 +15,9 @@ struct Command;
 /// completions reads it. The help does not show the argument.
 inline constexpr const char* kDescribe = "--describe=json";
 
-/// The commands for users, with their summaries: [{"name": …, "summary": …}, …].
-std::string describe_commands(std::span<const Command> commands);
+/// The program and its commands for users: {"description": …, "commands": [{"name": …, "summary":
+/// …}]}.
+std::string describe_commands(const char* description, std::span<const Command> commands);
 
 /// A command, its options and its subcommands.
 std::string describe_app(CLI::App& app);
