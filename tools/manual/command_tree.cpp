@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cctype>
 #include <memory>
 #include <stdexcept>
 
@@ -81,8 +82,10 @@ bool is_pattern(const std::string& word) {
 
 Command read_commands(const std::string& lockstep) {
   const auto all = describe(lockstep, "");
+  auto summary = without_period(all.at("description"));
+  summary.front() = static_cast<char>(std::tolower(summary.front()));
   Command top{.path = "",
-              .summary = without_period(all.at("description")),
+              .summary = summary,
               .usage = "COMMAND [options]",
               .description = all.at("description"),
               .footer = "",

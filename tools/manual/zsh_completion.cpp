@@ -32,6 +32,16 @@ std::string function_name(const Command& command) {
   return name;
 }
 
+constexpr const char* kWordsOrFiles =
+    R"(# Completes the words behind $1, and files of the pattern $1.
+_lockstep_words_or_files() {
+  local expl
+  _wanted words expl word compadd -- "${@:2}"
+  if [[ $1 == '*/' ]]; then _files -/; else _files -g "$1"; fi
+}
+
+)";
+
 /// The shell's action that completes files of a pattern.
 std::string file_action(const std::string& pattern) {
   if (pattern.empty()) return {};
@@ -46,8 +56,8 @@ std::string action_of(const Option& option) {
   if (words.empty()) return files.empty() ? " " : files;
   if (option.is_list) return fmt::format("_values -s , value {}", fmt::join(words, " "));
   if (files.empty()) return fmt::format("({})", fmt::join(words, " "));
-  return fmt::format("{{_alternative \"words:word:({})\" {}}}", fmt::join(words, " "),
-                     quoted("files:file:" + files));
+  return fmt::format(" _lockstep_words_or_files \"{}\" {}", file_pattern(option),
+                     fmt::join(words, " "));
 }
 
 std::string value_of(const Option& option) {
@@ -113,6 +123,7 @@ std::string zsh_completion(const Command& top) {
   std::string text =
       "#compdef lockstep\n"
       "# Completion of lockstep for zsh. Generated from the options of lockstep: do not edit.\n\n";
+  text += kWordsOrFiles;
   for_each_command(top, [&](const Command& command) { text += function_of(command); });
   return text + "_lockstep \"$@\"\n";
 }
