@@ -24,5 +24,17 @@ add_custom_command(
   VERBATIM)
 add_custom_target(manpages DEPENDS ${manual_stamp})
 
+# The tests need every program: a command of a program that is not built cannot describe itself.
+find_package(Python3 COMPONENTS Interpreter)
+if(LOCKSTEP_BUILD_TESTS AND Python3_FOUND AND TARGET lockstep-train AND TARGET lockstep-bench)
+  set_target_properties(manpages PROPERTIES EXCLUDE_FROM_ALL OFF)
+  foreach(part ManPage BashCompletion ZshCompletion)
+    add_test(NAME cli.${part}Test
+      COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/manual_test.py
+              $<TARGET_FILE:lockstep> ${PROJECT_BINARY_DIR}/share ${part}Test)
+    set_tests_properties(cli.${part}Test PROPERTIES LABELS process TIMEOUT 120)
+  endforeach()
+endif()
+
 install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} OPTIONAL
         PATTERN stamp EXCLUDE)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the man pages and the completions with the help: manual_test.py LOCKSTEP SHARE.
+"""Compares the man pages and the completions with the help: manual_test.py LOCKSTEP SHARE [TEST…].
 
 SHARE is the folder that the target `manpages` writes.
 """
@@ -163,6 +163,6 @@ class ZshCompletionTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SHARE = Path(sys.argv.pop())
-    LOCKSTEP = sys.argv.pop()
+    LOCKSTEP = sys.argv.pop(1)
+    SHARE = Path(sys.argv.pop(1))
     unittest.main()
