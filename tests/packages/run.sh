@@ -36,9 +36,7 @@ if [ ! -e "$base" ] || [ "$sources" != "$(cat "$work/sources" 2>/dev/null)" ]; t
   rm -f "$base"
   printf '%s' "$options" >"$work/apt.conf"
   if ! printf '%s\n' "$sources" | mmdebstrap --mode=root --variant=minbase --aptopt="$work/apt.conf" \
-    --setup-hook='mkdir -p "$1/var/cache/apt/archives"' \
-    --setup-hook="mount --bind '$work/archives' \"\$1/var/cache/apt/archives\"" \
-    --skip=cleanup/apt "$suite" "$base.new" - >"$work/mmdebstrap.log" 2>&1; then
+    --format=tar "$suite" "$base.new" - >"$work/mmdebstrap.log" 2>&1; then
     tail -n 20 "$work/mmdebstrap.log" >&2
     exit 1
   fi
