@@ -28,7 +28,7 @@ add_custom_target(manpages DEPENDS ${manual_stamp})
 find_package(Python3 COMPONENTS Interpreter)
 if(LOCKSTEP_BUILD_TESTS AND Python3_FOUND AND TARGET lockstep-train AND TARGET lockstep-bench)
   set_target_properties(manpages PROPERTIES EXCLUDE_FROM_ALL OFF)
-  foreach(part ManPage BashCompletion ZshCompletion)
+  foreach(part Describe ManPage BashCompletion ZshCompletion)
     add_test(NAME cli.${part}Test
       COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/manual_test.py
               $<TARGET_FILE:lockstep> ${PROJECT_BINARY_DIR}/share ${part}Test)

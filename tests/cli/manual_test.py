@@ -66,6 +66,15 @@ def complete(line: str, folder: str = ".", before: str = "") -> list[str]:
     return shown.stdout.split()
 
 
+class DescribeTest(unittest.TestCase):
+    def test_the_help_does_not_show_the_argument(self):
+        for path in ["", *commands()]:
+            self.assertNotIn("--describe", help_of(path))
+
+    def test_a_program_gets_the_argument_as_it_is(self):
+        self.assertEqual("--describe=json\n", output_of(LOCKSTEP, "run", "echo", "--describe=json"))
+
+
 class ManPageTest(unittest.TestCase):
     def test_every_command_has_a_page_and_every_page_a_command(self):
         wanted = {page(path).name for path in ["", *commands()]}
