@@ -1,25 +1,29 @@
-# Everything that a user or a contributor does. `make` alone lists it.
+# The commands of a user and of a contributor. `make` lists them.
 
 BUILD := build/release
+CONFIGURE := cmake --preset release
+PROGRAMS_ONLY := -DLOCKSTEP_BUILD_TESTS=OFF -DLOCKSTEP_BUILD_BENCHMARKS=OFF
 JOBS := $(shell nproc)
 MAKEFLAGS += --no-print-directory
 
-# Installing packages is a step that all targets share; only the build itself runs in parallel.
+# Targets run one after another, because they share the package installation. Ninja and CTest run in parallel.
 .NOTPARALLEL:
 
 .PHONY: help
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make demo        install what is missing, build, and train a ResNet-20 over 4 replicas in 2 instances
+## make demo        install the missing packages, build lockstep, and train a ResNet-20 on 4 replicas in 2 instances
 .PHONY: demo
-demo: packages-demo build
+demo: packages-demo packages-build
+	@$(CONFIGURE) $(PROGRAMS_ONLY) >/dev/null
+	@cmake --build --preset release --target lockstep lockstep-train
 	$(BUILD)/bin/lockstep run --num-replicas 4 --num-instances 2 --print-topology \
 	  $(BUILD)/bin/lockstep train --model resnet20 --dataset fashion-mnist --limit-train 14000 \
 	  --batch-size 16 --epochs 2 --eval-every 0 --augment flip \
 	  --lr 0.05 --nesterov --weight-decay 1e-4 --schedule cosine --warmup-epochs 0.1
 
-## make test        install what is missing, build, and run every test that this machine can run
+## make test        install the missing packages, build, and run every test that this machine supports
 .PHONY: test
 test: packages-test build-with-tests
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
@@ -84,16 +88,16 @@ chaos: packages-test build-with-tests
 	LOCKSTEP_CHAOS_SEED=$(SEED) LOCKSTEP_CHAOS_RUNS=kill=100,stop=30,launcher=30,chaos=20 \
 	  $(BUILD)/tests/cli_train_recovery_test --gtest_filter='*Killed*:*Stopped*:*Faults*'
 
-## make build       install what building takes, and build into build/release
+## make build       install the missing packages, and build into build/release
 .PHONY: build
 build: packages-build
-	@cmake --preset release -DLOCKSTEP_BUILD_TESTS=OFF -DLOCKSTEP_BUILD_BENCHMARKS=OFF >/dev/null
-	@cmake --build --preset release -j $(JOBS)
+	@$(CONFIGURE) $(PROGRAMS_ONLY) >/dev/null
+	@cmake --build --preset release
 
 .PHONY: build-with-tests
 build-with-tests: packages-build packages-test
-	@cmake --preset release -DLOCKSTEP_BUILD_TESTS=ON -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
-	@cmake --build --preset release -j $(JOBS)
+	@$(CONFIGURE) -DLOCKSTEP_BUILD_TESTS=ON -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
+	@cmake --build --preset release
 
 ## make bench       measure this machine beside the peers that are installed
 .PHONY: bench

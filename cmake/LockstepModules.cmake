@@ -1,8 +1,38 @@
-# The modules of lockstep, in the order in which they may use each other: a module may depend on,
-# and include from, only those before it. check_includes.cmake enforces the same order on #include lines.
+# The modules of lockstep. A module may use only the modules before it in this list.
+# check_includes.cmake enforces the same order on #include lines.
 set(LOCKSTEP_MODULES base topology events comm launch data weights checkpoint optimizer gpu plan monitor nn train ui cli)
 
-# Refuses a dependency that does not stand before `module` in LOCKSTEP_MODULES.
+# lockstep_unity_groups(<target>)
+#
+# Assigns the sources of a target to the batches of a unity build (CMAKE_UNITY_BUILD). A batch holds sources of one
+# folder, so that a program that links a static library does not get code of folders that it does not use.
+# Sources with options of their own are compiled alone (CMake leaves them out of the batches).
+set(LOCKSTEP_UNITY_BATCH 16 CACHE STRING "Largest number of sources that a unity build compiles at once")
+function(lockstep_unity_groups target)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  foreach(source IN LISTS sources)
+    get_filename_component(folder ${source} DIRECTORY)
+    string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
+    math(EXPR ${group}_count "0${${group}_count} + 1")
+    math(EXPR batch "(${${group}_count} - 1) / ${LOCKSTEP_UNITY_BATCH}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group}_${batch})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# lockstep_precompile(<target>)
+#
+# Lets a torch-free target use the precompiled header of lockstep_base. `cli` has one of its own. Only unity builds use
+# precompiled torch-free headers: in the preset `dev` each file is compiled alone, so that a missing #include is an
+# error.
+function(lockstep_precompile target)
+  if(CMAKE_UNITY_BUILD AND NOT target MATCHES "^lockstep_(base|cli)$")
+    target_precompile_headers(${target} REUSE_FROM lockstep_base)
+  endif()
+endfunction()
+
+# Refuses a dependency that is not listed before `module` in LOCKSTEP_MODULES.
 function(lockstep_check_dependency module dependency)
   string(REPLACE "lockstep::" "" used ${dependency})
   list(FIND LOCKSTEP_MODULES ${module} module_rank)
@@ -10,18 +40,19 @@ function(lockstep_check_dependency module dependency)
   if(used_rank EQUAL -1)
     message(FATAL_ERROR "lockstep_module(${module}): '${dependency}' is not a module")
   elseif(NOT used_rank LESS module_rank)
-    message(FATAL_ERROR "lockstep_module(${module}): may not depend on '${used}', which stands "
-                        "at or below it in LOCKSTEP_MODULES")
+    message(FATAL_ERROR "lockstep_module(${module}): may not depend on '${used}', which is "
+                        "not listed before it in LOCKSTEP_MODULES")
   endif()
 endfunction()
 
 # lockstep_module(<name> [FOR_PROGRAMS] HEADERS … SOURCES … [DEPENDS lockstep::x …] [LIBRARIES …])
 #
-# Builds lockstep/<name> as the static library lockstep::<name>, or as headers alone where it has no
-# sources. DEPENDS names other modules, LIBRARIES third-party targets. FOR_PROGRAMS: users link it, so it is installed and exported
-# (which headers are: PublicHeaders.cmake).
+# Builds lockstep/<name> as the static library lockstep::<name>, or as a header-only library if it has no sources.
+# DEPENDS names other modules, LIBRARIES names third-party targets. FOR_PROGRAMS: the module is installed and exported,
+# because programs of users link it. PublicHeaders.cmake selects the headers that are installed. WITH_TORCH: the
+# module includes libtorch, and does not use the precompiled header of the torch-free modules.
 function(lockstep_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_PROGRAMS" "" "HEADERS;SOURCES;DEPENDS;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_PROGRAMS;WITH_TORCH" "" "HEADERS;SOURCES;DEPENDS;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "lockstep_module(${name}): what is '${arg_UNPARSED_ARGUMENTS}'?")
   endif()
@@ -41,8 +72,15 @@ function(lockstep_module name)
   if(arg_SOURCES)
     set(scope PUBLIC)
     add_library(${target} STATIC ${arg_SOURCES} ${arg_HEADERS})
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_build_flags>)
+    lockstep_unity_groups(${target})
+    if(arg_WITH_TORCH)
+      # Full debug information of libtorch's types makes objects of 50 MB. Line numbers are enough.
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-g1>)
+      set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch)
+    else()
+      lockstep_precompile(${target})
+    endif()
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)

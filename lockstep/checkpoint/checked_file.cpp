@@ -22,7 +22,7 @@ constexpr std::size_t kChunkBytes = 64 << 10;
 constexpr std::size_t kBufferBytes = 1 << 20;
 /// Of memory, offsets and sizes: what disks ask for.
 constexpr std::align_val_t kAlignment{4096};
-constexpr mode_t kUnlessMasked = 0666;
+constexpr mode_t kFileMode = 0666;
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void CheckedFile::Free::operator()(std::byte* memory) const noexcept {
 
 CheckedFile::CheckedFile(std::filesystem::path path)
     : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kUnlessMasked)),
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode)),
       buffer_(static_cast<std::byte*>(::operator new(kBufferBytes, kAlignment))) {
   if (!file_) throw io_error(path_.string());
 }

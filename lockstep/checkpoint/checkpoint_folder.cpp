@@ -33,12 +33,12 @@ fs::path parent_of(const fs::path& path) {
 
 /// Makes a folder and those above it. Their names are on disk before anything is in them.
 void make_folders(const fs::path& path) {
-  constexpr mode_t kUnlessMasked = 0777;
-  if (::mkdir(path.c_str(), kUnlessMasked) == 0) return sync_folder(parent_of(path));
+  constexpr mode_t kFolderMode = 0777;
+  if (::mkdir(path.c_str(), kFolderMode) == 0) return sync_folder(parent_of(path));
   if (errno == EEXIST) return;
   if (errno != ENOENT || parent_of(path) == path) throw io_error(path.string());
   make_folders(parent_of(path));
-  if (::mkdir(path.c_str(), kUnlessMasked) != 0 && errno != EEXIST) throw io_error(path.string());
+  if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) throw io_error(path.string());
   sync_folder(parent_of(path));
 }
 

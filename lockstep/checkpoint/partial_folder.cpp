@@ -12,10 +12,10 @@
 namespace lockstep::checkpoint {
 
 PartialFolder::PartialFolder(const std::filesystem::path& parent, std::string_view name) {
-  constexpr mode_t kUnlessMasked = 0777;
+  constexpr mode_t kFolderMode = 0777;
   do {
     path_ = parent / partial_name(name);
-    if (::mkdir(path_.c_str(), kUnlessMasked) == 0) return;
+    if (::mkdir(path_.c_str(), kFolderMode) == 0) return;
   } while (errno == EEXIST);
   throw io_error(path_.string());
 }

@@ -78,7 +78,7 @@ void keep_to_ourselves(const topology::Environment& environment) {
 }
 
 /// A job that is about to be started, and what it is started from.
-struct Job {
+struct LocalJob {
   const RunArguments& arguments;
   const JobPlan& plan;
   const std::string& program;
@@ -86,7 +86,7 @@ struct Job {
 };
 
 /// The supervisor's process: runs the job and reports what went wrong.
-int supervise(Job& job, const launch::JobContext& context, comm::host::KeptMemory& memory,
+int supervise(LocalJob& job, const launch::JobContext& context, comm::host::KeptMemory& memory,
               launch::Signals& signals, int warden) {
   const auto& run = job.arguments.run;
   const auto& console_options = job.arguments.console;
@@ -116,7 +116,7 @@ int supervise(Job& job, const launch::JobContext& context, comm::host::KeptMemor
   return code;
 }
 
-int start(Job job, const topology::Environment& environment) {
+int start(LocalJob job, const topology::Environment& environment) {
   keep_to_ourselves(environment);
   launch::Signals signals;
   const launch::ReservedPort port;

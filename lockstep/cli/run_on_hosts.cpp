@@ -116,14 +116,14 @@ std::string absolute_or_empty(const std::string& path) {
 }
 
 /// Everything that is decided before the launcher splits in two.
-struct Job {
+struct MultiHostJob {
   RunArguments arguments;
   const HostsPlan& hosts;
   launch::HostsJob on_hosts;
   std::unique_ptr<launch::Engine> engine;
 };
 
-void print_topology(const Job& job, const launch::JobPlan& plan) {
+void print_topology(const MultiHostJob& job, const launch::JobPlan& plan) {
   fmt::print("{}\n{}\n", topology_table(plan),
              describe_engine(job.arguments, *job.engine, job.hosts));
   if (std::fflush(stdout) != 0) throw io_error("standard output");
@@ -154,7 +154,7 @@ std::optional<int> judge(const RunArguments& arguments,
 }
 
 /// The coordinator's process.
-int coordinate(const Job& job, launch::Signals& signals, int warden) {
+int coordinate(const MultiHostJob& job, launch::Signals& signals, int warden) {
   ui::JobConsole console(job.arguments.console, STDOUT_FILENO, STDERR_FILENO);
   events::JobLog log(job.on_hosts.events_file, console);
   launch::Coordinator coordinator(job.on_hosts, *job.engine, signals, log, warden);
@@ -214,23 +214,24 @@ int run_on_hosts(const RunArguments& arguments, const HostsPlan& hosts,
   launch::RunDirectory folder(environment);
   const auto& run = arguments.run;
   const auto log_dir = absolute_or_empty(run.log_dir);
-  Job job{.arguments = arguments,
-          .hosts = hosts,
-          .on_hosts = {.hosts = names_of(hosts.used),
-                       .job_id = folder.job_id(),
-                       .secret = comm::tcp::Secret::random(),
-                       .program = program_path(arguments, environment),
-                       .arguments = run.command,
-                       .folder = std::filesystem::current_path().string(),
-                       .run_dir = folder.path(),
-                       .environment = environment,
-                       .log_dir = log_dir,
-                       .events_file = (log_dir.empty() ? folder.path() : log_dir) + "/events.jsonl",
-                       .grace_period = run.grace_period,
-                       .stall_timeout = run.stall_timeout,
-                       .max_restarts = run.max_restarts,
-                       .joins_mpi = run.transport == topology::TransportKind::Mpi},
-          .engine = engine_of(arguments, hosts, environment)};
+  MultiHostJob job{
+      .arguments = arguments,
+      .hosts = hosts,
+      .on_hosts = {.hosts = names_of(hosts.used),
+                   .job_id = folder.job_id(),
+                   .secret = comm::tcp::Secret::random(),
+                   .program = program_path(arguments, environment),
+                   .arguments = run.command,
+                   .folder = std::filesystem::current_path().string(),
+                   .run_dir = folder.path(),
+                   .environment = environment,
+                   .log_dir = log_dir,
+                   .events_file = (log_dir.empty() ? folder.path() : log_dir) + "/events.jsonl",
+                   .grace_period = run.grace_period,
+                   .stall_timeout = run.stall_timeout,
+                   .max_restarts = run.max_restarts,
+                   .joins_mpi = run.transport == topology::TransportKind::Mpi},
+      .engine = engine_of(arguments, hosts, environment)};
   if (arguments.console.verbosity == ui::Verbosity::Verbose) {
     fmt::print(stderr, "{}", command_lines(*job.engine, hosts.used.size(), "lockstep: "));
   }

@@ -13,10 +13,10 @@ namespace lockstep {
 namespace {
 
 // In the order of the enumeration, so that a kind is the place of its name.
-constexpr std::array<std::string_view, 5> kNames{"SGD", "Adam", "AdamW", "LAMB", "custom"};
+constexpr std::array<std::string_view, 5> kOptimizerNames{"SGD", "Adam", "AdamW", "LAMB", "custom"};
 
 constexpr std::string_view name_of(OptimizerKind kind) {
-  return kNames[static_cast<std::size_t>(kind)];
+  return kOptimizerNames[static_cast<std::size_t>(kind)];
 }
 
 template <typename Found>

@@ -13,7 +13,7 @@ namespace {
 using Word = std::string_view;
 
 // In the order of the enumeration, so that a kind is the place of its name.
-constexpr std::array kNames{Word("constant"), Word("step"), Word("cosine"), Word("linear")};
+constexpr std::array kScheduleNames{Word("constant"), Word("step"), Word("cosine"), Word("linear")};
 
 double total_steps(const RunLength& length) {
   return static_cast<double>(length.steps_per_epoch) * static_cast<double>(length.epochs);
@@ -64,15 +64,15 @@ double between(const Schedule& schedule, double height) {
 }  // namespace
 
 ScheduleKind parse_schedule(std::string_view name) {
-  return optimizer::parse_word<ScheduleKind>("schedule", name, kNames);
+  return optimizer::parse_word<ScheduleKind>("schedule", name, kScheduleNames);
 }
 
 std::string_view name_of(ScheduleKind kind) noexcept {
-  return kNames[static_cast<std::size_t>(kind)];
+  return kScheduleNames[static_cast<std::size_t>(kind)];
 }
 
 std::vector<std::string> schedule_names() {
-  return {kNames.begin(), kNames.end()};
+  return {kScheduleNames.begin(), kScheduleNames.end()};
 }
 
 void check(const Schedule& schedule, const RunLength& length) {

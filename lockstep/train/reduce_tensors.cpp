@@ -13,7 +13,7 @@
 namespace lockstep::train {
 namespace {
 
-std::string text_of(const at::Tensor& tensor) {
+std::string type_and_shape(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   return fmt::format("{} {}", c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
 }
@@ -30,7 +30,7 @@ void check_numbers(const char* where, const at::Tensor& tensor) {
   throw Error(
       ErrorKind::Options,
       fmt::format("{}: expected a dense tensor of numbers in the host's memory, found {}{}", where,
-                  text_of(tensor), tensor.defined() ? " on " + tensor.device().str() : ""),
+                  type_and_shape(tensor), tensor.defined() ? " on " + tensor.device().str() : ""),
       "tensor.to(torch::kCPU, torch::kFloat)");
 }
 
@@ -50,12 +50,12 @@ at::Tensor reduce_tensors(const char* where, ReplicaGroup& group, comm::ReduceOp
   std::vector<comm::ConstBuffer> leaves;
   for (const auto& value : values) {
     check_numbers(where, value);
-    if (text_of(value) != text_of(values.front())) {
+    if (type_and_shape(value) != text_of(values.front())) {
       throw Error(ErrorKind::Options,
                   fmt::format("{}: expected {} of every replica, as of replica {}, found {} of "
                               "replica {}",
-                              where, text_of(values.front()), group.local().first, text_of(value),
-                              group.local().first + static_cast<int>(dense.size())),
+                              where, type_and_shape(values.front()), group.local().first,
+                              text_of(value), group.local().first + static_cast<int>(dense.size())),
                   "return tensors of one type and shape from every replica");
     }
     dense.push_back(value.detach().contiguous());

@@ -10,11 +10,11 @@
 namespace lockstep::weights {
 namespace {
 
-using Bytes = std::span<const std::byte>;
+using ConstBytes = std::span<const std::byte>;
 
 /// Files keep elements at any address.
 template <typename Element>
-Element load(Bytes bytes, std::size_t index) {
+Element load(ConstBytes bytes, std::size_t index) {
   Element element;
   std::memcpy(&element, bytes.data() + index * sizeof element, sizeof element);
   return element;
@@ -28,7 +28,7 @@ double distance(double a, double b) {
 }
 
 template <typename Bits, typename ToDouble>
-ElementDifferences compare_floats(Bytes a, Bytes b, ToDouble to_double) {
+ElementDifferences compare_floats(ConstBytes a, ConstBytes b, ToDouble to_double) {
   ElementDifferences result{.total = static_cast<std::int64_t>(a.size() / sizeof(Bits))};
   double furthest = -1;
   for (std::size_t i = 0; i < a.size() / sizeof(Bits); ++i) {
@@ -46,7 +46,7 @@ ElementDifferences compare_floats(Bytes a, Bytes b, ToDouble to_double) {
   return result;
 }
 
-ElementDifferences compare_others(Bytes a, Bytes b, std::size_t size) {
+ElementDifferences compare_others(ConstBytes a, ConstBytes b, std::size_t size) {
   ElementDifferences result{.total = static_cast<std::int64_t>(a.size() / size)};
   for (std::size_t i = 0; i < a.size(); i += size) {
     if (std::memcmp(a.data() + i, b.data() + i, size) == 0) continue;
@@ -55,7 +55,7 @@ ElementDifferences compare_others(Bytes a, Bytes b, std::size_t size) {
   return result;
 }
 
-ElementDifferences compare_elements(ElementType type, Bytes a, Bytes b) {
+ElementDifferences compare_elements(ElementType type, ConstBytes a, ConstBytes b) {
   switch (type) {
     case ElementType::F16:
       return compare_floats<std::uint16_t>(
@@ -74,7 +74,7 @@ ElementDifferences compare_elements(ElementType type, Bytes a, Bytes b) {
   }
 }
 
-bool has_equal_bytes(Bytes a, Bytes b) {
+bool has_equal_bytes(ConstBytes a, ConstBytes b) {
   return a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0;
 }
 

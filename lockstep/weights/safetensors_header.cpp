@@ -16,7 +16,7 @@ namespace {
 using lockstep::data::printable;
 using nlohmann::json;
 
-constexpr std::size_t kMostDimensions = 64;
+constexpr std::size_t kMaxHeaderDimensions = 64;
 
 /// Follows the one shape that a header may have, event by event: nothing is built that is not
 /// wanted, so neither depth nor repetition costs anything.
@@ -90,9 +90,9 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool number_unsigned(number_unsigned_t number) override {
     if (place_ != Place::Shape && place_ != Place::Offsets) throw refused(std::to_string(number));
     if (number > std::numeric_limits<std::int64_t>::max()) throw refused(std::to_string(number));
-    if (numbers_.size() == kMostDimensions) {
+    if (numbers_.size() == kMaxHeaderDimensions) {
       throw error(fmt::format("{}: expected at most {} numbers as its {}, found more", tensor(),
-                              kMostDimensions, key_));
+                              kMaxHeaderDimensions, key_));
     }
     numbers_.push_back(number);
     return true;

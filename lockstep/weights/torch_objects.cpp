@@ -24,11 +24,11 @@ using data::printable;
 // Whatever a pickle makes once it can use again for a byte or two. So that a file costs no more
 // than in proportion to its size, all that is looked at again for each use is short. No limit is
 // near to what PyTorch writes.
-constexpr std::size_t kMostDimensions = 64;
+constexpr std::size_t kMaxTensorDimensions = 64;
 constexpr std::size_t kMostKeyBytes = 64;
 constexpr std::size_t kMostNameBytes = 4096;
 constexpr std::size_t kMostMetadata = 32;
-constexpr int kMostWrappers = 4;
+constexpr int kMaxTensorWrappers = 4;
 
 struct StorageClass {
   std::string_view name;
@@ -92,8 +92,8 @@ const PickleValue& item(const PickleValue& tuple, std::size_t index, PickleKind 
 }
 
 std::vector<std::int64_t> integers(const PickleValue& tuple, std::string_view where) {
-  if (tuple.items.size() > kMostDimensions) {
-    throw refused(where, fmt::format("at most {} dimensions", kMostDimensions),
+  if (tuple.items.size() > kMaxTensorDimensions) {
+    throw refused(where, fmt::format("at most {} dimensions", kMaxTensorDimensions),
                   fmt::format("{}", tuple.items.size()));
   }
   std::vector<std::int64_t> numbers;
@@ -146,7 +146,7 @@ const PickleValue* wrapped_by(const PickleValue& object, std::string_view where)
 
 Call call_of(const PickleValue& value, std::string_view where) {
   const auto* object = &value;
-  for (int wrappers = 0; wrappers <= kMostWrappers; ++wrappers) {
+  for (int wrappers = 0; wrappers <= kMaxTensorWrappers; ++wrappers) {
     if (object->kind != PickleKind::Object || object->items.empty() ||
         object->bytes == data::kPersistent) {
       throw refused(where, "a tensor", describe(*object),
@@ -170,7 +170,7 @@ Call call_of(const PickleValue& value, std::string_view where) {
     }
     return {object->bytes, &arguments};
   }
-  throw refused(where, fmt::format("a tensor in at most {} others", kMostWrappers), "more");
+  throw refused(where, fmt::format("a tensor in at most {} others", kMaxTensorWrappers), "more");
 }
 
 /// What kind of tensor a function makes that is not supported; nothing where it makes none.

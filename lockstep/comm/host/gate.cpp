@@ -50,9 +50,8 @@ bool Gate::wait_briefly(std::uint32_t passage, Patience patience) const noexcept
     relax();
   }
   // Among others who work, a turn may take long; who waits must look around all the same.
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::milliseconds(50);
-  for (int i = 0; i < patience.yields && Clock::now() < end; ++i) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  for (int i = 0; i < patience.yields && std::chrono::steady_clock::now() < end; ++i) {
     if (is_open(passage)) return true;
     ::sched_yield();
   }

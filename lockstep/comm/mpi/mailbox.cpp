@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLookAroundEvery = 100ms;
 /// For how long a small exchange is worth staying awake for.
-constexpr auto kStayAwakeFor = 50us;
+constexpr auto kMailboxSpinTime = 50us;
 /// Longer than the thread that speaks MPI takes to give a transfer up.
 constexpr auto kGiveUpWithin = 1s;
 constexpr auto kSayGoodbyeWithin = 1s;
@@ -42,7 +42,7 @@ void Mailbox::submit(const std::shared_ptr<Transfer>& transfer) {
 
 void Mailbox::wait_for(Transfer& transfer, const LookAround& look_around) {
   std::unique_lock lock(mutex_);
-  const auto awake_until = Clock::now() + kStayAwakeFor;
+  const auto awake_until = Clock::now() + kMailboxSpinTime;
   while (!transfer.is_done && Clock::now() < awake_until) {
     lock.unlock();
     std::this_thread::yield();

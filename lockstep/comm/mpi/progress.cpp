@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// After something has moved more is likely to, within this time.
-constexpr auto kStayAwakeFor = 200us;
+constexpr auto kProgressSpinTime = 200us;
 /// What is moving is asked about this often, and what has not moved for longer less often.
 constexpr auto kShortRest = 50us;
 constexpr auto kBeMovingFor = 100ms;
@@ -150,7 +150,7 @@ void Progress::freeze(const Error& error, const Mailbox::News& news) {
 Progress::Clock::duration Progress::rest() const {
   if (is_frozen_ || is_closed_) return 1h;
   const auto quiet_for = Clock::now() - last_moved_;
-  if (quiet_for < kStayAwakeFor) return {};
+  if (quiet_for < kProgressSpinTime) return {};
   if (active_.empty() && !control_.is_sending() && !is_expecting_tags_) return kIdleRest;
   return quiet_for < kBeMovingFor ? kShortRest : kLongRest;
 }

@@ -40,11 +40,6 @@ bool connect(int socket, const SocketAddress& address, const Patience& patience)
   return error == 0;
 }
 
-bool send_all(int socket, const std::vector<std::byte>& bytes) {
-  return bytes.empty() ||
-         ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == std::ssize(bytes);
-}
-
 bool shake_hands(int socket, ClientHandshake& handshake, const Patience& patience) {
   std::array<std::byte, 128> bytes;
   while (handshake.state() == HandshakeState::Waiting) {
@@ -56,7 +51,7 @@ bool shake_hands(int socket, ClientHandshake& handshake, const Patience& patienc
       continue;
     }
     handshake.feed(std::span(bytes).first(static_cast<std::size_t>(count)));
-    if (!send_all(socket, handshake.take_output())) return false;
+    if (!send_at_once(socket, handshake.take_output())) return false;
   }
   return handshake.state() == HandshakeState::Done;
 }

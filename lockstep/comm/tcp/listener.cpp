@@ -28,12 +28,6 @@ void watch(int poll, int socket) {
   if (::epoll_ctl(poll, EPOLL_CTL_ADD, socket, &event) != 0) throw io_error("tcp: epoll_ctl");
 }
 
-/// A few bytes always fit into the buffer of a connection, unless somebody plays tricks with it.
-bool send_all(int socket, const std::vector<std::byte>& bytes) {
-  return bytes.empty() || ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-                              std::ssize(bytes);
-}
-
 }  // namespace
 
 Listener::Listener(UniqueFd socket, const Secret& secret, IsWelcome is_welcome, Welcome welcome)
@@ -98,7 +92,7 @@ void Listener::add(UniqueFd socket) {
   } catch (const Error&) {
     return drop(guest);  // the kernel has no room for one more
   }
-  if (!send_all(descriptor, guest->handshake.take_output())) drop(guest);
+  if (!send_at_once(descriptor, guest->handshake.take_output())) drop(guest);
 }
 
 void Listener::serve_guest(Guests::iterator guest) {
@@ -133,7 +127,7 @@ bool Listener::answer(Guest& guest) {
   guest.is_welcome = true;
   guest.deadline = Clock::now() + kTimeToEnd;
   proven_.splice(proven_.end(), pending_, by_descriptor_.at(guest.socket.get()));
-  return send_all(guest.socket.get(), guest.handshake.take_output());
+  return send_at_once(guest.socket.get(), guest.handshake.take_output());
 }
 
 bool Listener::drop_oldest_stranger() {

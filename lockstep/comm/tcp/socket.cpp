@@ -60,6 +60,11 @@ void make_prompt(int socket) noexcept {
   // asking for a size ends that, at what net.core.wmem_max allows.
 }
 
+bool send_at_once(int socket, std::span<const std::byte> bytes) noexcept {
+  return bytes.empty() || ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+                              std::ssize(bytes);
+}
+
 bool would_wait() noexcept {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }

@@ -2,6 +2,8 @@
 
 #include <sys/socket.h>
 
+#include <cstddef>
+#include <span>
 #include <string>
 
 #include "lockstep/base/file.h"
@@ -36,6 +38,10 @@ int port_of(int socket) noexcept;
 
 /// Makes a connection one that never waits, neither in a call nor for more to send.
 void make_prompt(int socket) noexcept;
+
+/// Sends a few bytes without waiting. Returns false if the connection does not accept all of them
+/// at once. The send buffer of a new connection always has room for a handshake.
+bool send_at_once(int socket, std::span<const std::byte> bytes) noexcept;
 
 /// Whether the last call failed only because it would have had to wait.
 bool would_wait() noexcept;

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLookAround = 100ms;
+constexpr auto kLossCheckInterval = 100ms;
 /// For one attempt to connect: a machine that is gone, or busy, may not answer at all.
 constexpr auto kAttempt = 2s;
 constexpr auto kPause = 5ms;
@@ -126,7 +126,7 @@ std::vector<UniqueFd> TcpNode::connect(std::span<const int> instances, Purpose p
   };
   auto last_look = Clock::now();
   const auto look = [&] {
-    if (Clock::now() - last_look < kLookAround) return;
+    if (Clock::now() - last_look < kLossCheckInterval) return;
     look_around(missing());
     last_look = Clock::now();
   };

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLookAround = 100ms;
+constexpr auto kPeerCheckInterval = 100ms;
 /// A host that closes its connections has a reason, which may arrive a little later.
 constexpr auto kTimeForReasons = 1s;
 constexpr std::size_t kMostPieces = 64;
@@ -121,16 +121,16 @@ void Traffic::run(const hosts::Fabric::LookAround& look_around) {
   while (!is_finished()) {
     if (lost_ < 0 && move_what_can_be_moved()) {
       // Who is waited for has just sent something, but others may be gone.
-      if (Clock::now() - last_look < kLookAround) continue;
+      if (Clock::now() - last_look < kPeerCheckInterval) continue;
     } else if (lost_ < 0) {
-      wait(static_cast<int>(kLookAround.count()));
+      wait(static_cast<int>(kPeerCheckInterval.count()));
     } else {
       const auto now = Clock::now();
       lost_since = std::min(lost_since, now);
       if (now - lost_since > kTimeForReasons) return;
       ::poll(nullptr, 0, 20);
     }
-    if (lost_ < 0 && Clock::now() - last_look < kLookAround) continue;
+    if (lost_ < 0 && Clock::now() - last_look < kPeerCheckInterval) continue;
     look_around(take_idle());
     last_look = Clock::now();
   }

@@ -9,10 +9,10 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kMagicBytes = 4;
-constexpr std::size_t kMostDimensions = 8;
+constexpr std::size_t kMaxIdxDimensions = 8;
 /// More than any file holds, and small enough that products do not overflow.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
-constexpr std::uint8_t kUnsignedByte = 0x08;
+constexpr std::uint8_t kUnsignedByteCode = 0x08;
 
 std::string_view name_of_element(std::uint8_t code) {
   switch (code) {
@@ -42,12 +42,12 @@ std::size_t read_magic(Bytes file, std::string_view where) {
     throw damaged(where, 0, "an IDX file (00 00 08 and the number of dimensions)",
                   to_hex(file, kMagicBytes));
   }
-  if (file[2] != kUnsignedByte) {
+  if (file[2] != kUnsignedByteCode) {
     throw damaged(where, 2, "elements of type 08 (unsigned bytes)",
                   fmt::format("{:02x} ({})", file[2], name_of_element(file[2])));
   }
-  if (file[3] < 1 || file[3] > kMostDimensions) {
-    throw damaged(where, 3, fmt::format("1 to {} dimensions", kMostDimensions),
+  if (file[3] < 1 || file[3] > kMaxIdxDimensions) {
+    throw damaged(where, 3, fmt::format("1 to {} dimensions", kMaxIdxDimensions),
                   fmt::format("{}", file[3]));
   }
   return file[3];

@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kMostDimensions = 8;
+constexpr std::size_t kMaxArrayDimensions = 8;
 
 // What this reader calls the names it knows. They have moved between versions of numpy.
 constexpr std::string_view kReconstruct = "_reconstruct";
@@ -21,7 +21,7 @@ constexpr std::string_view kArrayType = "ndarray";
 constexpr std::string_view kElementType = "dtype";
 constexpr std::string_view kEncode = "encode";
 /// A dtype that was made, as opposed to the name of the type.
-constexpr std::string_view kUnsignedByte = "dtype('uint8')";
+constexpr std::string_view kUint8Type = "dtype('uint8')";
 
 struct KnownGlobal {
   std::string_view module;
@@ -86,7 +86,7 @@ void PickleArrays::reduce_dtype(const PickleValue& arguments) {
     throw refused("an array of unsigned bytes ('u1')",
                   fmt::format("elements of type '{}'", printable(name)));
   }
-  push(PickleKind::Global).bytes = kUnsignedByte;
+  push(PickleKind::Global).bytes = kUint8Type;
 }
 
 void PickleArrays::reduce_reconstruct(const PickleValue& arguments) {
@@ -108,7 +108,7 @@ void PickleArrays::reduce_from_buffer(const PickleValue& arguments) {
 void PickleArrays::build(PickleValue& target, const PickleValue& state) {
   if (state.kind != PickleKind::Tuple) throw refused("a state to set", name_of(state.kind));
   // A dtype's state tells its byte order and fields; an unsigned byte has neither.
-  if (is_global(target, kUnsignedByte)) return;
+  if (is_global(target, kUint8Type)) return;
   if (target.kind != PickleKind::Array) throw refused("an array", name_of(target.kind));
   const auto& shape = argument(state, 1, PickleKind::Tuple);
   const auto& type = argument(state, 2, PickleKind::Global);
@@ -118,9 +118,9 @@ void PickleArrays::build(PickleValue& target, const PickleValue& state) {
 
 void PickleArrays::fill_array(PickleValue& array, const PickleValue& shape, const PickleValue& type,
                               const PickleValue& elements, bool is_fortran) {
-  if (!is_global(type, kUnsignedByte)) throw refused("a dtype of unsigned bytes", type.bytes);
-  if (shape.items.size() > kMostDimensions) {
-    throw refused(fmt::format("at most {} dimensions", kMostDimensions),
+  if (!is_global(type, kUint8Type)) throw refused("a dtype of unsigned bytes", type.bytes);
+  if (shape.items.size() > kMaxArrayDimensions) {
+    throw refused(fmt::format("at most {} dimensions", kMaxArrayDimensions),
                   fmt::format("{}", shape.items.size()));
   }
   const auto size = static_cast<std::int64_t>(elements.bytes.size());

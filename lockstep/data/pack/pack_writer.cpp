@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 /// Samples that each thread encodes before they are written, in order.
 constexpr std::int64_t kSamplesPerTurn = 64;
 
-std::span<const std::byte> as_bytes(std::string_view text) {
+std::span<const std::byte> text_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
@@ -87,8 +87,8 @@ class RecordStream {
 
  private:
   void flush() {
-    checksums_.push_back(checksum_of(as_bytes(block_)));
-    file_.append(as_bytes(block_));
+    checksums_.push_back(checksum_of(text_bytes(block_)));
+    file_.append(text_bytes(block_));
     block_.clear();
   }
 
@@ -260,9 +260,9 @@ void write_pack(int fd, const std::string& where, const Dataset& set, const Pack
                         .records_bytes = records.bytes(),
                         .footer_offset = file.offset(),
                         .footer_bytes = json.size(),
-                        .footer_checksum = checksum_of(as_bytes(json))};
+                        .footer_checksum = checksum_of(text_bytes(json))};
   preamble.checksum = checksum_of(preamble);
-  file.append(as_bytes(json));
+  file.append(text_bytes(json));
   file.write_at(0, std::as_bytes(std::span(&preamble, 1)));
 }
 

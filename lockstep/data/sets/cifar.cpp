@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSide = 32;
-constexpr std::size_t kPlane = kSide * kSide;
+constexpr std::int64_t kCifarSide = 32;
+constexpr std::size_t kPlane = kCifarSide * kCifarSide;
 constexpr std::size_t kImageBytes = 3 * kPlane;
 
 constexpr std::array<std::string_view, 5> kBinaryTrain10{"data_batch_1.bin", "data_batch_2.bin",
@@ -257,7 +257,8 @@ class CifarReader {
   }
 
   DatasetPtr make_set() {
-    std::vector<Field> fields{{"image", DataType::U8, {kSide, kSide, 3}}, {"label", DataType::I64}};
+    std::vector<Field> fields{{"image", DataType::U8, {kCifarSide, kCifarSide, 3}},
+                              {"label", DataType::I64}};
     std::vector<Array> arrays{array_of(std::move(images_)), array_of(std::move(labels_))};
     if (has_coarse_labels()) {
       fields.push_back({"coarse_label", DataType::I64});

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSide = 28;
+constexpr std::int64_t kMnistSide = 28;
 constexpr std::int64_t kClasses = 10;
 /// Twenty times the largest file there is.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
@@ -145,8 +145,8 @@ LoadedIdx load_idx(const fs::path& file) {
 
 void check_shape(const LoadedIdx& file, std::size_t dimensions, std::string_view expected) {
   const auto& shape = file.array.shape;
-  const bool is_right =
-      shape.size() == dimensions && (dimensions == 1 || (shape[1] == kSide && shape[2] == kSide));
+  const bool is_right = shape.size() == dimensions &&
+                        (dimensions == 1 || (shape[1] == kMnistSide && shape[2] == kMnistSide));
   if (is_right) return;
   std::string found = "the shape [";
   for (const auto extent : shape)
@@ -179,7 +179,8 @@ DatasetPtr read_set(const Variant& variant, const SplitFiles& files) {
   }
   Array pixels{DataType::U8, std::as_bytes(images.array.elements), images.content};
   return std::make_shared<ArrayDataset>(
-      std::vector<Field>{{"image", DataType::U8, {kSide, kSide, 1}}, {"label", DataType::I64}},
+      std::vector<Field>{{"image", DataType::U8, {kMnistSide, kMnistSide, 1}},
+                         {"label", DataType::I64}},
       std::vector<Array>{std::move(pixels), array_of(read_labels(labels))},
       std::vector<std::string>(variant.class_names.begin(), variant.class_names.end()),
       [file = files.images.string()](std::int64_t) { return file; });

@@ -30,7 +30,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kPingInterval{1};
+constexpr std::chrono::seconds kLauncherPingInterval{1};
 
 /// The address that the launcher has reached this host at; empty where that is not known.
 std::string own_address(const Channel& channel, const topology::Environment& environment) {
@@ -127,7 +127,7 @@ Agent::Agent(Channel channel, topology::Environment environment, RunDirectory& f
       signals_(signals),
       warden_(warden),
       reporter_(std::move(reporter)),
-      next_ping_(Clock::now() + kPingInterval) {}
+      next_ping_(Clock::now() + kLauncherPingInterval) {}
 
 Agent::~Agent() = default;
 
@@ -206,7 +206,7 @@ bool Agent::is_launcher_gone() const {
 
 void Agent::ping_if_due() {
   if (Clock::now() < next_ping_) return;
-  next_ping_ = Clock::now() + kPingInterval;
+  next_ping_ = Clock::now() + kLauncherPingInterval;
   Message message{{"is", "alive"}};
   if (prepared_) {
     message["step"] = prepared_->memory.step();

@@ -22,7 +22,7 @@ namespace {
 using comm::tcp::addresses_of;
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kPingInterval{1};
+constexpr std::chrono::seconds kAgentPingInterval{1};
 
 bool mentions(const std::string& line, std::string_view text) {
   return line.find(text) != std::string::npos;
@@ -68,7 +68,7 @@ AgentPool::AgentPool(const Engine& engine, const std::vector<std::string>& hosts
       signal_mask_(signal_mask),
       links_(hosts.size()),
       started_(hosts.size()),
-      next_ping_(Clock::now() + kPingInterval) {
+      next_ping_(Clock::now() + kAgentPingInterval) {
   for (std::size_t i = 0; i < hosts.size(); ++i) links_[i].name = hosts[i];
 }
 
@@ -160,7 +160,7 @@ std::vector<AgentPool::Arrival> AgentPool::attend() {
   note_ends();
   stop_listening_if_done();
   if (Clock::now() >= next_ping_) {
-    next_ping_ = Clock::now() + kPingInterval;
+    next_ping_ = Clock::now() + kAgentPingInterval;
     send_to_all({{"do", "ping"}, {"sent", seconds_of_day()}});
   }
   return arrivals;

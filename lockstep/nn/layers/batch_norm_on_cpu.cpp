@@ -12,7 +12,7 @@ void in_parallel(std::int64_t tasks, std::int64_t grain,
   at::parallel_for(0, tasks, grain, work);
 }
 
-float* data_of(const at::Tensor& tensor, std::int64_t offset = 0) {
+float* float_data(const at::Tensor& tensor, std::int64_t offset = 0) {
   return tensor.defined() ? tensor.data_ptr<float>() + offset : nullptr;
 }
 
@@ -31,7 +31,7 @@ class Groups {
     return at::empty({count_, 4, channels_}, rows.options());
   }
   batch_norm::Normalization normalization(const at::Tensor& all, std::int64_t i) const {
-    auto* begin = data_of(all, i * 4 * channels_);
+    auto* begin = float_data(all, i * 4 * channels_);
     return {begin, begin + channels_, begin + 2 * channels_, begin + 3 * channels_};
   }
 
@@ -42,8 +42,8 @@ class Groups {
 };
 
 batch_norm::Parameters parameters_of(const BatchNormCall& call) {
-  return {data_of(call.weight),      data_of(call.bias), data_of(call.running_mean),
-          data_of(call.running_var), call.momentum,      call.epsilon};
+  return {float_data(call.weight),      float_data(call.bias), float_data(call.running_mean),
+          float_data(call.running_var), call.momentum,         call.epsilon};
 }
 
 /// A gradient for each group, then their sum in order: the same bits as groups that come one after
@@ -65,11 +65,11 @@ class CpuPasses final : public NormPasses {
     for (std::int64_t i = 0; i < groups.count(); ++i) {
       const auto normalization = groups.normalization(normalizations, i);
       const auto begin = groups.begin(i);
-      batch_norm::take_statistics(groups.shape(), data_of(input.rows, begin), parameters_of(call),
-                                  normalization, in_parallel);
-      batch_norm::apply(groups.shape(), data_of(input.rows, begin), data_of(input.residual, begin),
-                        normalization.scale, normalization.offset, call.activation,
-                        data_of(y, begin), in_parallel);
+      batch_norm::take_statistics(groups.shape(), float_data(input.rows, begin),
+                                  parameters_of(call), normalization, in_parallel);
+      batch_norm::apply(groups.shape(), float_data(input.rows, begin),
+                        float_data(input.residual, begin), normalization.scale,
+                        normalization.offset, call.activation, float_data(y, begin), in_parallel);
     }
     call.num_batches_tracked.add_(call.groups);
     return {.normalizations = std::move(normalizations), .marks = {}};
@@ -87,11 +87,11 @@ class CpuPasses final : public NormPasses {
       const auto begin = groups.begin(i);
       const auto channel = i * x.size(1);
       batch_norm::backward(groups.shape(),
-                           {data_of(arriving.dy, begin), data_of(arriving.more_dy, begin),
-                            data_of(x, begin), data_of(arriving.y, begin), arriving.gate},
+                           {float_data(arriving.dy, begin), float_data(arriving.more_dy, begin),
+                            float_data(x, begin), float_data(arriving.y, begin), arriving.gate},
                            groups.normalization(arriving.kept.normalizations, i),
-                           {data_of(gradients.x, begin), data_of(gradients.residual, begin),
-                            data_of(weight, channel), data_of(bias, channel)},
+                           {float_data(gradients.x, begin), float_data(gradients.residual, begin),
+                            float_data(weight, channel), float_data(bias, channel)},
                            in_parallel);
     }
     gradients.weight = sum_of_groups(weight);
@@ -102,11 +102,11 @@ class CpuPasses final : public NormPasses {
                 const at::Tensor& y) const override {
     const auto shape = Groups(input.rows, 1).shape();
     const auto scale_and_offset = at::empty({2, shape.channels}, input.rows.options());
-    auto* scale = data_of(scale_and_offset);
-    auto* offset = data_of(scale_and_offset, shape.channels);
+    auto* scale = float_data(scale_and_offset);
+    auto* offset = float_data(scale_and_offset, shape.channels);
     batch_norm::use_running_statistics(shape.channels, parameters_of(call), scale, offset);
-    batch_norm::apply(shape, data_of(input.rows), data_of(input.residual), scale, offset,
-                      call.activation, data_of(y), in_parallel);
+    batch_norm::apply(shape, float_data(input.rows), float_data(input.residual), scale, offset,
+                      call.activation, float_data(y), in_parallel);
   }
 };
 

@@ -31,7 +31,7 @@ gpu::NormParameters parameters_of(const at::Tensor& weight, const at::Tensor& bi
           .epsilon = static_cast<float>(epsilon)};
 }
 
-void* data_of(const at::Tensor& tensor) {
+void* device_pointer(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
 
@@ -65,9 +65,9 @@ class GpuPasses final : public NormPasses {
         .shape = shape,
         .parameters = parameters_of(call.weight, call.bias, call.epsilon),
         .activation = activation_of(call.activation),
-        .x = data_of(input.rows),
-        .residual = data_of(input.residual),
-        .y = data_of(y),
+        .x = device_pointer(input.rows),
+        .residual = device_pointer(input.residual),
+        .y = device_pointer(y),
         .statistics = statistics_of(normalizations),
         .running = {.mean = call.running_mean.data_ptr<float>(),
                     .variance = call.running_var.data_ptr<float>(),
@@ -77,7 +77,7 @@ class GpuPasses final : public NormPasses {
         .workspace = workspace.data_ptr()};
     const bool needs_marks = input.residual.defined() && call.activation == Activation::Relu;
     auto marks = needs_marks ? make_marks(forward, y) : at::Tensor();
-    forward.marks = static_cast<std::uint8_t*>(data_of(marks));
+    forward.marks = static_cast<std::uint8_t*>(device_pointer(marks));
     gpu::norm_forward(forward, gpu_stream_of(y));
     return {.normalizations = std::move(normalizations), .marks = std::move(marks)};
   }
@@ -95,14 +95,14 @@ class GpuPasses final : public NormPasses {
          .parameters = parameters_of(arriving.weight, arriving.bias, arriving.epsilon),
          .activation =
              arriving.gate == Gate::Open ? gpu::NormActivation::None : gpu::NormActivation::Relu,
-         .x = data_of(x),
-         .y = data_of(arriving.y),
-         .marks = static_cast<const std::uint8_t*>(data_of(arriving.kept.marks)),
+         .x = device_pointer(x),
+         .y = device_pointer(arriving.y),
+         .marks = static_cast<const std::uint8_t*>(device_pointer(arriving.kept.marks)),
          .statistics = statistics_of(arriving.kept.normalizations),
-         .dy = data_of(arriving.dy),
-         .second_dy = data_of(arriving.more_dy),
-         .dx = data_of(dx),
-         .residual_gradient = data_of(gradients.residual),
+         .dy = device_pointer(arriving.dy),
+         .second_dy = device_pointer(arriving.more_dy),
+         .dx = device_pointer(dx),
+         .residual_gradient = device_pointer(gradients.residual),
          .weight_gradient = gradients.weight.data_ptr<float>(),
          .bias_gradient = gradients.bias.data_ptr<float>(),
          .workspace = workspace.data_ptr()},
@@ -117,9 +117,9 @@ class GpuPasses final : public NormPasses {
     gpu::norm_evaluate({.shape = shape_of(input.rows, 1),
                         .parameters = parameters_of(call.weight, call.bias, call.epsilon),
                         .activation = activation_of(call.activation),
-                        .x = data_of(input.rows),
-                        .residual = data_of(input.residual),
-                        .y = data_of(y),
+                        .x = device_pointer(input.rows),
+                        .residual = device_pointer(input.residual),
+                        .y = device_pointer(y),
                         .running_mean = call.running_mean.data_ptr<float>(),
                         .running_variance = call.running_var.data_ptr<float>()},
                        gpu_stream_of(y));
