@@ -2,17 +2,22 @@
 # check_includes.cmake enforces the same order on #include lines.
 set(LOCKSTEP_MODULES base topology events comm launch data weights checkpoint optimizer gpu plan monitor nn train ui cli)
 
-# lockstep_unity_groups(<target>)
+# lockstep_unity_groups(<target> [ACROSS_FOLDERS])
 #
 # Assigns the sources of a target to the batches of a unity build (CMAKE_UNITY_BUILD). A batch holds sources of one
 # folder, so that a program that links a static library does not get code of folders that it does not use.
-# Sources with options of their own are compiled alone (CMake leaves them out of the batches).
+# ACROSS_FOLDERS ignores folders: a file that includes libtorch takes 4 s even with a precompiled header, so few batches
+# matter more. Sources with options of their own are compiled alone (CMake leaves them out of the batches).
 set(LOCKSTEP_UNITY_BATCH 16 CACHE STRING "Largest number of sources that a unity build compiles at once")
 function(lockstep_unity_groups target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ACROSS_FOLDERS" "" "")
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
   foreach(source IN LISTS sources)
-    get_filename_component(folder ${source} DIRECTORY)
+    set(folder "")
+    if(NOT arg_ACROSS_FOLDERS)
+      get_filename_component(folder ${source} DIRECTORY)
+    endif()
     string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
     math(EXPR ${group}_count "0${${group}_count} + 1")
     math(EXPR batch "(${${group}_count} - 1) / ${LOCKSTEP_UNITY_BATCH}")
@@ -23,11 +28,10 @@ endfunction()
 
 # lockstep_precompile(<target>)
 #
-# Lets a torch-free target use the precompiled header of lockstep_base. `cli` has one of its own. Only unity builds use
-# precompiled torch-free headers: in the preset `dev` each file is compiled alone, so that a missing #include is an
-# error.
+# Lets a torch-free target use the precompiled header of lockstep_base. Only unity builds use it: in the preset `dev`
+# each file is compiled alone, so that a missing #include is an error.
 function(lockstep_precompile target)
-  if(CMAKE_UNITY_BUILD AND NOT target MATCHES "^lockstep_(base|cli)$")
+  if(CMAKE_UNITY_BUILD AND NOT target STREQUAL "lockstep_base")
     target_precompile_headers(${target} REUSE_FROM lockstep_base)
   endif()
 endfunction()
@@ -73,12 +77,13 @@ function(lockstep_module name)
     set(scope PUBLIC)
     add_library(${target} STATIC ${arg_SOURCES} ${arg_HEADERS})
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_build_flags>)
-    lockstep_unity_groups(${target})
     if(arg_WITH_TORCH)
+      lockstep_unity_groups(${target} ACROSS_FOLDERS)
       # Full debug information of libtorch's types makes objects of 50 MB. Line numbers are enough.
       target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-g1>)
       set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch)
     else()
+      lockstep_unity_groups(${target})
       lockstep_precompile(${target})
     endif()
   else()

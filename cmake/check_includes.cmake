@@ -1,6 +1,9 @@
 # cmake -D ROOT=<tree> -P check_includes.cmake
 #
-# Reads every source below ROOT/lockstep and complains about
+# Reads every source below ROOT/lockstep and ROOT/apps and complains about
+#   - an #include of the benchmarks, bench/.
+#
+# Of the sources below ROOT/lockstep also complains about
 #   - an #include of a module that does not stand before its own in LOCKSTEP_MODULES, of the header
 #     for users, or of a path that does not begin at the root,
 #   - torch headers outside nn and train,
@@ -14,6 +17,15 @@ macro(complain what)
   string(APPEND complaints "  ${file}: ${what}\n")
 endmacro()
 
+# Reads a file into `text`, without its comments. Complains about includes that are wrong in all product code.
+macro(read_product_file)
+  file(READ ${ROOT}/${file} text)
+  string(REGEX REPLACE "//[^\n]*" "" text "\n${text}")
+  if(text MATCHES "#include [<\"](\\.\\./)*bench/")
+    complain("includes benchmarks, which are not part of the product")
+  endif()
+endmacro()
+
 # keep_to("<modules>" <pattern>): what the pattern's first group matches is for these modules only.
 macro(keep_to modules pattern)
   set(allowed ${modules})
@@ -23,8 +35,7 @@ macro(keep_to modules pattern)
 endmacro()
 
 function(check_file file module)
-  file(READ ${ROOT}/${file} text)
-  string(REGEX REPLACE "//[^\n]*" "" text "\n${text}")
+  read_product_file()
   list(FIND LOCKSTEP_MODULES ${module} rank)
   string(REGEX MATCHALL "#include [<\"]lockstep/[a-z]+/" includes "${text}")
   foreach(include IN LISTS includes)
@@ -57,6 +68,13 @@ foreach(module IN LISTS LOCKSTEP_MODULES)
   foreach(file IN LISTS files)
     check_file(${file} ${module})
   endforeach()
+endforeach()
+
+file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/apps/*.h ${ROOT}/apps/*.cpp ${ROOT}/lockstep/*.h)
+foreach(file IN LISTS files)
+  if(file MATCHES "^(apps/|lockstep/[^/]*$)")
+    read_product_file()
+  endif()
 endforeach()
 
 if(complaints)

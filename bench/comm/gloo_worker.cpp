@@ -14,12 +14,12 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/cli/bench_worker.h"
+#include "bench/comm/worker.h"
 #include "lockstep/topology/identity.h"
 
 namespace {
 
-using lockstep::cli::Contender;
+using lockstep::bench::Collectives;
 
 std::shared_ptr<gloo::Context> connect(const std::string& folder) {
   using lockstep::topology::Environment;
@@ -32,9 +32,9 @@ std::shared_ptr<gloo::Context> connect(const std::string& folder) {
   return context;
 }
 
-class GlooContender final : public Contender {
+class GlooCollectives final : public Collectives {
  public:
-  explicit GlooContender(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+  explicit GlooCollectives(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
 
   int rank() const override { return context_->rank; }
   int size() const override { return context_->size; }
@@ -92,8 +92,8 @@ class GlooContender final : public Contender {
 
 int main(int argc, char** argv) {
   const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
-  return lockstep::cli::worker_main(arguments, [](const std::string& folder) {
-    GlooContender contender(connect(folder));
-    lockstep::cli::serve(contender, folder);
+  return lockstep::bench::worker_main(arguments, [](const std::string& folder) {
+    GlooCollectives system(connect(folder));
+    lockstep::bench::serve(system, folder);
   });
 }

@@ -2,16 +2,16 @@
 
 #include <mpi.h>
 
-#include "lockstep/cli/bench_worker.h"
+#include "bench/comm/worker.h"
 
 namespace {
 
-using lockstep::cli::Contender;
+using lockstep::bench::Collectives;
 
 /// Failures are MPI's own business: by default it prints what went wrong and ends the job.
-class MpiContender final : public Contender {
+class MpiCollectives final : public Collectives {
  public:
-  MpiContender() {
+  MpiCollectives() {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -52,9 +52,9 @@ class MpiContender final : public Contender {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
-  const int code = lockstep::cli::worker_main(arguments, [](const std::string& folder) {
-    MpiContender contender;
-    lockstep::cli::serve(contender, folder);
+  const int code = lockstep::bench::worker_main(arguments, [](const std::string& folder) {
+    MpiCollectives system;
+    lockstep::bench::serve(system, folder);
   });
   // After a failure the others do not come to the end: mpirun sees the code and ends them.
   if (code == 0) MPI_Finalize();

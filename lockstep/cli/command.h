@@ -66,10 +66,6 @@ int train_here(const Invocation& invocation);
 /// The same for what a training would decide.
 int plan_elsewhere(const Invocation& invocation);
 int plan_here(const Invocation& invocation);
-int bench(const Invocation& invocation);
-int bench_data_command(const Invocation& invocation);
-int bench_update_command(const Invocation& invocation);
-int bench_train_command(const Invocation& invocation);
 int data_command(const Invocation& invocation);
 int diff_command(const Invocation& invocation);
 int model_command(const Invocation& invocation);

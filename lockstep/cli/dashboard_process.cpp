@@ -15,7 +15,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/cli/hand_on.h"
+#include "lockstep/cli/installed_programs.h"
 #include "lockstep/launch/start/spawn.h"
 
 namespace lockstep::cli {

@@ -8,7 +8,6 @@ namespace {
 constexpr std::array kCommands{
     Command{"data", "data sets: what they hold, and packs of them", data_command},
     Command{"diff", "where two runs or two weight files differ", diff_command},
-    Command{"bench", "measure loading", bench_data_command},
     Command{"version", "print the version", version},
 };
 

@@ -7,15 +7,11 @@
 
 namespace lockstep::cli {
 
-/// The path of another program of lockstep, which lies beside this one. Throws `Unavailable` where
-/// it is not there.
-std::string program_beside(const char* program);
-
-/// Becomes another program of lockstep, which lies beside this one.
+/// Replaces this process with another program of lockstep, in the folder of the running program.
 ///
-/// `lockstep` itself links little, so that it starts in milliseconds; what needs decoders, archives
-/// or torch is a program of its own. Does not return; throws `Unavailable` where the program is not
-/// there.
+/// `lockstep` itself links little, so that it starts in milliseconds. What needs decoders, archives
+/// or torch is a program of its own. Does not return. Throws `Unavailable` if the program is
+/// missing, `Io` if it cannot be executed.
 [[noreturn]] void hand_on(const char* program, const std::vector<std::string>& arguments,
                           const topology::Environment& environment);
 

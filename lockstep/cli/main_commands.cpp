@@ -2,6 +2,7 @@
 
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/hand_on.h"
+#include "lockstep/cli/installed_programs.h"
 
 namespace lockstep::cli {
 namespace {
@@ -21,6 +22,14 @@ int diff_elsewhere(const Invocation& invocation) {
   hand_on_to("lockstep-data", "diff", invocation);
 }
 
+int bench_elsewhere(const Invocation& invocation) {
+  constexpr const char* kProgram = "lockstep-bench";
+  // Not every build and installation has the benchmarks.
+  program_beside(kProgram,
+                 "build the target lockstep-bench, or install the Debian package lockstep-bench");
+  hand_on(kProgram, invocation.arguments, invocation.environment);
+}
+
 int dashboard_elsewhere(const Invocation& invocation) {
   hand_on_to("lockstep-dashboard", "dashboard", invocation);
 }
@@ -37,7 +46,7 @@ constexpr std::array kCommands{
     Command{"model", "networks: what they are made of, and files of their weights",
             model_elsewhere},
     Command{"diff", "where two runs or two weight files differ", diff_elsewhere},
-    Command{"bench", "measure this machine: launch, comm, data, train, pipeline", bench},
+    Command{"bench", "measure this machine: launch, comm, data, train, pipeline", bench_elsewhere},
     Command{"monitor", "the devices of this machine, and the jobs on them", monitor},
     Command{"dashboard", "the same in a browser, with curves and events", dashboard_elsewhere},
     Command{"doctor", "what this build and this machine offer", doctor},

@@ -7,7 +7,7 @@
 #include "lockstep/cli/image_size.h"
 #include "lockstep/cli/suggested_words.h"
 #include "lockstep/cli/whole_number.h"
-#include "lockstep/nn/describe_model.h"
+#include "lockstep/nn/zoo/network_names.h"
 
 namespace lockstep::cli {
 
@@ -15,8 +15,8 @@ void add_model_options(CLI::App& app, ModelArguments& to) {
   auto& request = to.request;
   app.add_option("--model", request.model,
                  fmt::format("{}, or a TorchScript file that ends in .pt",
-                             fmt::join(nn::zoo_names(), ", ")))
-      ->check(suggest(nn::zoo_names(), "*.pt"))
+                             fmt::join(nn::kNetworkNames, ", ")))
+      ->check(suggest(nn::kNetworkNames, "*.pt"))
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--classes", request.classes,

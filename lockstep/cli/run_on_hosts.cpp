@@ -13,10 +13,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/signal_name.h"
-#include "lockstep/cli/bench_systems.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/dashboard_process.h"
 #include "lockstep/cli/host_table.h"
+#include "lockstep/cli/installed_programs.h"
 #include "lockstep/cli/topology_table.h"
 #include "lockstep/events/job_log.h"
 #include "lockstep/launch/discover/host_discovery.h"

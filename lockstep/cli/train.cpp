@@ -1,5 +1,6 @@
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/hand_on.h"
+#include "lockstep/cli/installed_programs.h"
 #include "lockstep/cli/run_job.h"
 #include "lockstep/cli/train_start.h"
 #include "lockstep/launch/discover/machine_discovery.h"

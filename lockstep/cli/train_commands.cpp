@@ -9,8 +9,6 @@ constexpr std::array kCommands{
     Command{"train", "train a network on a data set", train_here},
     Command{"plan", "show what a training would decide", plan_here},
     Command{"model", "networks: what they are made of, and files of their weights", model_command},
-    Command{"bench", "measure training", bench_train_command},
-    Command{"bench-update", "one instance of a benchmark", bench_update_command},
     Command{"version", "print the version", version},
 };
 

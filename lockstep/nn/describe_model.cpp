@@ -2,11 +2,10 @@
 
 #include <torch/types.h>
 
-#include "lockstep/nn/bench/multiply_adds.h"
 #include "lockstep/nn/model_weights.h"
+#include "lockstep/nn/multiply_adds.h"
 #include "lockstep/nn/open_model.h"
 #include "lockstep/nn/torch_errors.h"
-#include "lockstep/nn/zoo/zoo.h"
 #include "lockstep/weights/weight_file.h"
 
 namespace lockstep::nn {
@@ -47,10 +46,6 @@ ModelDescription describe_model(const ModelRequest& request, const std::string& 
   description.digest = digest_of(*model);
   if (!export_to.empty()) save_weights(*model, export_to);
   return description;
-}
-
-std::vector<std::string> zoo_names() {
-  return network_names();
 }
 
 }  // namespace lockstep::nn

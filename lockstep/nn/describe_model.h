@@ -29,7 +29,4 @@ struct ModelDescription {
 /// before anything else.
 ModelDescription describe_model(const ModelRequest& request, const std::string& export_to);
 
-/// All names that `ModelRequest::model` takes beside files.
-std::vector<std::string> zoo_names();
-
 }  // namespace lockstep::nn

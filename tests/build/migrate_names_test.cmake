@@ -9,7 +9,6 @@ string(REGEX REPLACE "//[^\n]*" "" program "${program}")
 string(REGEX REPLACE "[ \n]" "" program "${program}")
 set(command_line "")
 file(GLOB sources ${SOURCE_DIR}/lockstep/cli/*.cpp)
-list(FILTER sources EXCLUDE REGEX "/bench[^/]*$")  # with options of their own, which no row names
 foreach(source IN LISTS sources)
   file(READ ${source} text)
   string(APPEND command_line "${text}")

@@ -1,10 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
-#include <filesystem>
-
-#include "lockstep/base/file.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/subprocess.h"
 
@@ -34,7 +30,7 @@ TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
 }
 
 TEST(CommandsTest, EveryCommandHasHelp) {
-  for (const auto* command : {"run", "train", "plan", "data", "model", "diff", "bench", "monitor",
+  for (const auto* command : {"run", "train", "plan", "data", "model", "diff", "monitor",
                               "dashboard", "doctor", "version"}) {
     const auto result = lockstep({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;
@@ -62,6 +58,21 @@ TEST(VersionTest, IsPrintedInUnderTwentyMilliseconds) {
   }
   const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
   EXPECT_TRUE(sanitized || fastest < 20ms) << fastest.count() << " s";
+}
+
+TEST(CommandsTest, NamesThePackageOfTheBenchmarksIfTheyAreMissing) {
+  const ScratchFolder folder;
+  run({"cp", LOCKSTEP_BINARY, folder.path()});
+  for (const auto* argument : {"launch", "--help"}) {
+    const auto result = run({folder.path() + "/lockstep", "bench", argument});
+    EXPECT_EQ(result.exit_code, 4);
+    EXPECT_EQ(result.err,
+              "lockstep: lockstep-bench: expected beside this program, as " + folder.path() +
+                  "/lockstep-bench: No such file or directory\n"
+                  "  try: build the target lockstep-bench, or install the Debian package "
+                  "lockstep-bench\n");
+    EXPECT_EQ(result.out, "");
+  }
 }
 
 TEST(CommandsTest, SaysSoWhenItsOutputCannotBeWritten) {
@@ -95,134 +106,6 @@ TEST(DoctorTest, ListsBuildMachineAndOptionalPartsWithTheirPackages) {
 TEST(DoctorTest, SeesWhatIsMissing) {
   const auto result = lockstep({"doctor"}, {.environment = {{"PATH", "/nowhere"}}});
   EXPECT_THAT(result.out, ::testing::ContainsRegex("Open MPI +no "));
-}
-
-TEST(BenchLaunchTest, MeasuresOurselvesBesideMpirunAndWritesJson) {
-  const ScratchFolder folder;
-  const auto file = folder.path() + "/launch.json";
-  const auto result = lockstep({"bench", "launch", "--rounds", "3", "--json", file});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto json = nlohmann::json::parse(read_file(file));
-  EXPECT_EQ(json["rows"][0]["work"], "start 4 empty processes");
-  EXPECT_EQ(json["rows"][0]["system"], "lockstep");
-  const bool has_mpirun = run({"sh", "-c", "command -v mpirun"}).exit_code == 0;
-  ASSERT_EQ(json["rows"].size(), has_mpirun ? 4U : 3U);
-  if (!has_mpirun) GTEST_SKIP() << "no mpirun here to compare with";
-  const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
-  EXPECT_TRUE(sanitized || json["rows"][1]["ratio"] <= 1.0) << result.out;
-}
-
-TEST(BenchLaunchTest, MeasuresOurselvesAloneWhereThereIsNoMpirun) {
-  const ScratchFolder bin;
-  run({"ln", "-s", "/bin/true", "/bin/echo", bin.path()});
-  const auto result =
-      lockstep({"bench", "launch", "--rounds", "1"}, {.environment = {{"PATH", bin.path()}}});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, Not(HasSubstr("mpirun")));
-}
-
-TEST(BenchLaunchTest, MeasuresProcessesThatMeetBesideThoseOfPython) {
-  const ScratchFolder folder;
-  const auto file = folder.path() + "/launch.json";
-  const auto result = lockstep({"bench", "launch", "--instances", "3", "--rounds", "1", "--against",
-                                "torch", "--json", file});
-  if (result.exit_code == 4) GTEST_SKIP() << result.err;
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto json = nlohmann::json::parse(read_file(file));
-  std::vector<nlohmann::json> meetings;
-  for (const auto& row : json["rows"]) {
-    if (row["work"] == "start 3 processes that meet once") meetings.push_back(row);
-  }
-  ASSERT_EQ(meetings.size(), 2U) << result.out;
-  EXPECT_EQ(meetings[0]["system"], "lockstep");
-  EXPECT_FALSE(meetings[0].contains("ratio"));
-  EXPECT_EQ(meetings[1]["system"], "torch");
-  const double ours = meetings[0]["median_s"];
-  const double theirs = meetings[1]["median_s"];
-  EXPECT_DOUBLE_EQ(meetings[1]["ratio"], ours / theirs);
-}
-
-TEST(BenchLaunchTest, CountsThoseThatMeet) {
-  const auto result = lockstep(
-      {"run", "--num-instances", "3", "--tag-output", "never", LOCKSTEP_BINARY, "bench", "meet"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, "met 3\nmet 3\nmet 3\n");
-}
-
-TEST(BenchLaunchTest, SaysWhatAgainstMayBe) {
-  const auto result = lockstep({"bench", "launch", "--against", "torhc"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.err,
-            "lockstep: bench launch: --against: expected one of torch, none, found 'torhc'\n"
-            "  try: --against torch\n");
-}
-
-/// A copy of `lockstep` in a folder of its own, and a Python that says what a test wants.
-class LoneLaunch {
- public:
-  LoneLaunch() {
-    std::filesystem::create_directories(folder_.path() + "/bin");
-    std::filesystem::create_directories(folder_.path() + "/libexec/lockstep");
-    std::filesystem::copy_file(LOCKSTEP_BINARY, folder_.path() + "/bin/lockstep");
-  }
-
-  /// "-c" is the question whether it has torch.
-  void add_python(const std::string& answer) const {
-    folder_.write("libexec/lockstep/torch_meet.py", "");
-    folder_.write("bin/python3", "#!/bin/sh\n[ $1 = -c ] || echo " + answer + "\n", 0755);
-  }
-
-  Finished bench() const {
-    return run({folder_.path() + "/bin/lockstep", "bench", "launch", "--instances", "2", "--rounds",
-                "1", "--against", "torch"},
-               {.environment = {{"PATH", folder_.path() + "/bin:/bin"}}});
-  }
-
-  const std::string& path() const { return folder_.path(); }
-
- private:
-  ScratchFolder folder_;
-};
-
-TEST(BenchLaunchPeersTest, AreUnavailableWhereTheyAreNotBuilt) {
-  const LoneLaunch launch;
-  const auto result = launch.bench();
-  EXPECT_EQ(result.exit_code, 4);
-  EXPECT_EQ(result.err, "lockstep: bench launch: --against torch: expected the script " +
-                            launch.path() +
-                            "/libexec/lockstep/torch_meet.py, which is not here\n"
-                            "  try: build with -DLOCKSTEP_BUILD_BENCHMARKS=ON\n");
-}
-
-TEST(BenchLaunchPeersTest, AreMeasuredWhereAllOfThemMet) {
-  const LoneLaunch launch;
-  launch.add_python("met 2");
-  const auto result = launch.bench();
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, ::testing::ContainsRegex("start 2 processes that meet once +torch "));
-}
-
-TEST(BenchLaunchPeersTest, AreNotComparedWithWhereTheyMetOtherNumbers) {
-  const LoneLaunch launch;
-  launch.add_python("met 1");
-  const auto result = launch.bench();
-  EXPECT_EQ(result.exit_code, 5);
-  EXPECT_THAT(result.err, HasSubstr("wrote 'met 1\nmet 1\n', expected 'met 2\nmet 2\n'"));
-}
-
-TEST(BenchTest, RefusesAnUnknownOptionOfASubcommand) {
-  for (const auto* command : {"launch", "comm"}) {
-    const auto result = lockstep({"bench", command, "--roundz", "3"});
-    EXPECT_EQ(result.exit_code, 2) << command;
-    EXPECT_EQ(result.err, std::string("lockstep: bench ") + command +
-                              ": unknown option '--roundz'\n  try: --rounds\n");
-  }
-}
-
-TEST(BenchTest, RefusesWhatItCannotMeasure) {
-  EXPECT_EQ(lockstep({"bench"}).exit_code, 2);
-  EXPECT_EQ(lockstep({"bench", "coffee"}).exit_code, 2);
-  EXPECT_EQ(lockstep({"bench", "launch", "--rounds", "0"}).exit_code, 2);
 }
 
 }  // namespace

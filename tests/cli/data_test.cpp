@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <filesystem>
 
@@ -185,52 +184,10 @@ TEST_F(DataCommandTest, AnExampleDividesASetAmongInstances) {
 
 TEST_F(DataCommandTest, HelpTellsTheOptions) {
   EXPECT_THAT(run({"--help"}).out, HasSubstr("data      data sets"));
-  EXPECT_THAT(run({"bench", "--help"}).out, HasSubstr("data"));
   EXPECT_THAT(run({"data", "--help"}).out, AllOf(HasSubstr("pack"), HasSubstr("info")));
   EXPECT_THAT(run({"data", "pack", "--help"}).out,
               AllOf(HasSubstr("Usage: lockstep data pack [options]"), HasSubstr("--as-stored"),
                     HasSubstr("--data-dir"), HasSubstr("--image-size")));
-  EXPECT_THAT(run({"bench", "data", "--help"}).out,
-              AllOf(HasSubstr("--pipeline"), HasSubstr("--against"), HasSubstr("--workers")));
-}
-
-TEST_F(DataCommandTest, BenchMeasuresEachPipelineAndWorkerCount) {
-  const auto finished = run({"bench", "data", "--size", "500", "--rounds", "1", "--workers", "0,1",
-                             "--json", path("out.json")});
-  EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_THAT(finished.out,
-              AllOf(HasSubstr("load tutorial, batch 64"), HasSubstr("lockstep, 0 workers"),
-                    HasSubstr("copying alone, 2 threads"), HasSubstr("images/s")));
-  const auto json = nlohmann::json::parse(read_file(path("out.json")));
-  EXPECT_EQ(json["bench"], "data");
-  EXPECT_EQ(json["rows"].size(), 3U * 2 + 2);
-  for (const auto& row : json["rows"]) EXPECT_GT(row["images_per_second"].get<double>(), 0);
-}
-
-TEST_F(DataCommandTest, BenchMeasuresFilesBesideDecodingThem) {
-  write_folder();
-  const auto finished = run({"bench", "data", "--dataset", "folder", "--data-dir", path("pictures"),
-                             "--batch-size", "2", "--rounds", "1", "--pipeline", "standard"});
-  EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_THAT(finished.out, HasSubstr("decoding alone"));
-}
-
-TEST_F(DataCommandTest, BenchComparesWithTorch) {
-  if (!std::filesystem::exists("/usr/lib/python3/dist-packages/torchvision")) {
-    GTEST_SKIP() << "python3-torchvision is not installed";
-  }
-  const auto finished = run({"bench", "data", "--size", "2000", "--rounds", "1", "--pipeline",
-                             "tutorial", "--against", "torch"});
-  EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_THAT(finished.out, AllOf(HasSubstr("torch, 0 workers"), HasSubstr("torch, 4 workers")));
-}
-
-TEST_F(DataCommandTest, BenchRefusesWhatItCannotMean) {
-  EXPECT_THAT(run({"bench", "data", "--pipeline", "tutorail"}).err,
-              HasSubstr("try: --pipeline tutorial"));
-  EXPECT_EQ(run({"bench", "data", "--against", "jax"}).exit_code, 2);
-  EXPECT_THAT(run({"bench", "data", "--size", "10"}).err,
-              HasSubstr("one iteration takes 64 samples"));
 }
 
 }  // namespace

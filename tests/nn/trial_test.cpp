@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "lockstep/nn/bench/multiply_adds.h"
-#include "lockstep/nn/bench/step_times.h"
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/module_model.h"
+#include "lockstep/nn/multiply_adds.h"
 #include "lockstep/nn/zoo/zoo.h"
 #include "tests/support/errors.h"
 
@@ -65,18 +64,6 @@ TEST(MultiplyAddsTest, AreThoseOfThePapers) {
   EXPECT_EQ(count("resnet18", 1000, 224), 1814073344);
   EXPECT_EQ(count("resnet50", 1000, 224), 4089184256);
   EXPECT_EQ(count("mlp", 10, 32), 3072 * 256 + 256 * 128 + 128 * 10);
-}
-
-TEST(StepTimesTest, ComparesWithLibtorchsLayersOnTheSameWork) {
-  const auto times = time_steps({.model = {.model = "convnet", .height = 8, .width = 8},
-                                 .batch_size = 4,
-                                 .threads = 1,
-                                 .rounds = 3});
-  EXPECT_EQ(times.seconds.size(), 3U);
-  EXPECT_EQ(times.libtorch_seconds.size(), 3U);
-  EXPECT_GT(times.sgemm_flops, 1e8);
-  const double forward = 864.0 * 64 + 18432 * 16 + 73728 * 4 + 1280;
-  EXPECT_DOUBLE_EQ(times.flops, 3 * 2 * 4 * forward);
 }
 
 }  // namespace
