@@ -38,7 +38,7 @@ constexpr auto kFooter =
 constexpr int kDifferent = 1;
 constexpr std::size_t kMostTensors = 10;
 
-struct Arguments {
+struct DiffArguments {
   std::string a;
   std::string b;
   bool all = false;
@@ -125,7 +125,7 @@ int print(const LogComparison& result) {
   return kDifferent;
 }
 
-std::string describe(const TensorDifference& difference, const Arguments& arguments) {
+std::string describe(const TensorDifference& difference, const DiffArguments& arguments) {
   const auto& [name, a, b, elements] = difference;
   const auto shape = [](const weights::TensorView& tensor) {
     return weights::describe(tensor.type, tensor.shape);
@@ -142,7 +142,7 @@ std::string describe(const TensorDifference& difference, const Arguments& argume
                             std::abs(value_a - value_b), elements->index, value_a, value_b);
 }
 
-int compare_files(const Source& a, const Source& b, const Arguments& arguments) {
+int compare_files(const Source& a, const Source& b, const DiffArguments& arguments) {
   const auto file_a = weights::read_weights(a.path);
   const auto file_b = weights::read_weights(b.path);
   const auto result = weights::compare_weights(file_a.set(), file_b.set());
@@ -163,7 +163,7 @@ int compare_files(const Source& a, const Source& b, const Arguments& arguments) 
   return kDifferent;
 }
 
-int compare(const Arguments& arguments) {
+int compare(const DiffArguments& arguments) {
   const auto a = find_source(arguments.a);
   const auto b = find_source(arguments.b);
   if (a.kind != b.kind) {
@@ -185,7 +185,7 @@ int diff_command(const Invocation& invocation) {
   CLI::App app("Tells where two runs, or two weight files, differ.", "diff");
   set_usage(app, "diff [options] A B");
   app.footer(kFooter);
-  Arguments arguments;
+  DiffArguments arguments;
   app.add_option("A", arguments.a, "a digest log, a log folder or a weight file")
       ->required()
       ->type_name("PATH");

@@ -14,7 +14,6 @@ namespace lockstep::cli {
 namespace {
 
 using monitor::Device;
-using monitor::DeviceKind;
 using monitor::Health;
 using monitor::HostSnapshot;
 using monitor::StageOnDevice;
