@@ -20,7 +20,7 @@ std::string quoted(const std::string& text) {
   return "'" + replace_all(text, "'", "'\\''") + "'";
 }
 
-std::string without_brackets(const std::string& text) {
+std::string escaped_brackets(const std::string& text) {
   return replace_all(replace_all(text, "[", "\\["), "]", "\\]");
 }
 
@@ -83,7 +83,7 @@ std::string option_lines(const Option& option) {
                                                   : "=";
     text += "    " +
             quoted(fmt::format("{}{}{}[{}]{}", others, name, mark,
-                               without_brackets(option.description), value_of(option))) +
+                               escaped_brackets(option.description), value_of(option))) +
             " \\\n";
   }
   return text;
