@@ -122,6 +122,10 @@ class BashCompletionTest(unittest.TestCase):
         self.assertEqual(["stage", "blocks"], complete("lockstep train --recompute="))
         self.assertEqual(["stage", "blocks"], complete("lockstep train --recompute "))
 
+    def test_completes_the_last_word_of_a_list(self):
+        self.assertEqual(["gloo,mpi"], complete("lockstep bench comm --against gloo,m"))
+        self.assertEqual(["tutorial,standard"], complete("lockstep bench data --pipeline=tutorial,s"))
+
     def test_completes_a_value_where_the_sign_is_no_word_of_its_own(self):
         script = "COMP_WORDBREAKS=${COMP_WORDBREAKS//=}"
         self.assertEqual(["mpirun"], complete("lockstep run --launcher=m", before=script))
@@ -172,6 +176,6 @@ class ZshCompletionTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    LOCKSTEP = sys.argv.pop(1)
-    SHARE = Path(sys.argv.pop(1))
+    LOCKSTEP = str(Path(sys.argv.pop(1)).resolve())
+    SHARE = Path(sys.argv.pop(1)).resolve()
     unittest.main()
