@@ -83,6 +83,10 @@ expect '^lockstep [0-9]'
 inside lockstep run --num-instances 2 sh -c 'echo "I am $LOCKSTEP_INSTANCE"'
 expect '^\[0\] I am 0$'
 expect '^\[1\] I am 1$'
+# The installed programs contain the names of their functions, for the stacks in reports.
+install elfutils
+inside lockstep run --num-instances 1 sh -c 'eu-stack -p "$(cut -d" " -f4 /proc/$$/stat)"'
+expect 'lockstep::launch::'
 for instances in 1 2; do
   inside lockstep train --dataset synthetic --size 256 --limit-test 64 --model resnet20 --image-size 32x32x3 \
     --batch-size 16 --epochs 1 --replicas 2 --num-instances "$instances" --threads-per-device 1
