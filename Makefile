@@ -41,6 +41,14 @@ kernels: packages-build
 	    -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_WITH_TORCH=OFF >/dev/null && \
 	  cmake --build build/kernels -j $(JOBS) --target lockstep_gpu; fi
 
+## make deb         build the Debian packages into build/deb, and check them with lintian
+## make test-packages  install the packages into a clean Debian, use them and remove them; as root
+.PHONY: deb test-packages
+deb: packages-build packages-deb
+	@tools/build-packages
+test-packages: deb packages-test-packages
+	tests/packages/run.sh build/deb build/test-packages
+
 ## make build-gpu   build into build/cuda, for NVIDIA GPUs, against a libtorch with CUDA (TORCH=FOLDER)
 ## make test-gpu    the same, and run the tests that take a GPU
 .PHONY: test-gpu build-gpu
@@ -162,6 +170,7 @@ format: packages-check
 clean:
 	rm -rf build
 
-.PHONY: packages-build packages-demo packages-test packages-hosts packages-check packages-docs packages-fuzz
-packages-build packages-demo packages-test packages-hosts packages-check packages-docs packages-fuzz: packages-%:
+PACKAGE_LISTS := $(addprefix packages-,$(notdir $(wildcard packages/*)))
+.PHONY: $(PACKAGE_LISTS)
+$(PACKAGE_LISTS): packages-%:
 	@tools/install-packages $*
