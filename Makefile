@@ -32,6 +32,12 @@ test: packages-test build-with-tests
 	@$(MAKE) kernels
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-hosts; else echo "make test-hosts is left out: it needs root"; fi
 
+## make headers     compile each header alone, so that a missing #include is an error
+.PHONY: headers
+headers: packages-build
+	@cmake -S tests/build/headers -B build/headers -G Ninja -DSOURCE_DIR=$(CURDIR) -DALL_HEADERS=ON -DWITH_TORCH=ON >/dev/null
+	@cmake --build build/headers
+
 ## make kernels     compile what runs on NVIDIA GPUs, where there is nvcc; the rest of that build is left out
 NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 .PHONY: kernels

@@ -11,6 +11,7 @@
 
 #include "lockstep/nn/layers/dropout.h"
 #include "lockstep/nn/module_model.h"
+#include "lockstep/nn/module_tensors.h"
 #include "lockstep/nn/zoo/resnet.h"
 #include "tests/nn/tensors.h"
 #include "tests/support/errors.h"
