@@ -228,7 +228,7 @@ TEST_F(DashboardTest, Requests10000MalformedOrSlowChangeNeitherDigestNorEnd) {
   int sent = 0;
   // If the training ends before the last request, it was too short for this machine: then a longer
   // one.
-  for (int epochs = 600; sent < kRequests && epochs <= 2400 && !HasFailure(); epochs *= 2) {
+  for (int epochs = 300; sent < kRequests && epochs <= 2400 && !HasFailure(); epochs *= 2) {
     const auto training = std::string(kTraining) + "--epochs " + std::to_string(epochs) + " ";
     auto job = start("train --dashboard 0 " + training);
     const auto port = port_of(url_of(*job));

@@ -60,7 +60,7 @@ TEST_F(StatusPublisherTest, SaysWhoItIsFromTheLaunchersWords) {
   EXPECT_EQ(facts.restart_count, 1);
   EXPECT_EQ(facts.device_kind, DeviceKind::Cuda);
   EXPECT_EQ(facts.device_ids, std::vector({4, 5, 6, 7}));
-  EXPECT_THAT(facts.command, HasSubstr("status_publisher_test"));
+  EXPECT_THAT(facts.command, HasSubstr("monitor_unit_tests"));
   EXPECT_FALSE(facts.host.empty());
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   EXPECT_NEAR(facts.start_time, now.count(), 60);
