@@ -7,13 +7,18 @@ set(LOCKSTEP_MODULES base topology events comm launch data weights checkpoint op
 # Assigns the sources of a target to the batches of a unity build (CMAKE_UNITY_BUILD). A batch holds sources of one
 # folder, so that a program that links a static library does not get code of folders that it does not use.
 # ACROSS_FOLDERS ignores folders: a file that includes libtorch takes 4 s even with a precompiled header, so few batches
-# matter more. Sources with options of their own are compiled alone (CMake leaves them out of the batches).
+# matter more. A source keeps the UNITY_GROUP that it has. Sources with options of their own are compiled alone (CMake
+# leaves them out of the batches).
 set(LOCKSTEP_UNITY_BATCH 16 CACHE STRING "Largest number of sources that a unity build compiles at once")
 function(lockstep_unity_groups target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ACROSS_FOLDERS" "" "")
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
   foreach(source IN LISTS sources)
+    get_source_file_property(group ${source} UNITY_GROUP)
+    if(group)
+      continue()
+    endif()
     set(folder "")
     if(NOT arg_ACROSS_FOLDERS)
       get_filename_component(folder ${source} DIRECTORY)

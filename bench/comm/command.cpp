@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "bench/comm/measure_comm.h"
@@ -11,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/cli/byte_size.h"
 #include "lockstep/cli/choice.h"
+#include "lockstep/cli/suggested_words.h"
 
 namespace lockstep::bench {
 namespace {
@@ -56,6 +58,7 @@ Command comm_command(CLI::App& app) {
   auto* comm = app.add_subcommand("comm", "collectives between processes, beside Gloo and MPI");
   cli::set_usage(*comm, "bench comm [options]");
   comm->add_option("--op", arguments->op, "all_reduce, reduce_scatter, all_gather or broadcast")
+      ->check(cli::suggest(kCollectives))
       ->type_name("NAME")
       ->capture_default_str();
   comm->add_option("--instances", arguments->options.instances,
@@ -71,6 +74,7 @@ Command comm_command(CLI::App& app) {
   comm->add_option("--against", arguments->against,
                    "gloo, mpi, or none for lockstep alone [those that are built]")
       ->delimiter(',')
+      ->check(cli::suggest(std::array{"gloo", "mpi", "none"}))
       ->type_name("LIST");
   add_common_options(*comm, arguments->options.rounds,
                      "turns of each; a slow size ends after 5 where they take long",

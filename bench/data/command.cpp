@@ -8,6 +8,7 @@
 #include "bench/driver/commands.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/data_arguments.h"
+#include "lockstep/cli/suggested_words.h"
 
 namespace lockstep::bench {
 namespace {
@@ -33,8 +34,7 @@ DataOptions to_options(const DataBenchArguments& arguments) {
   if (!arguments.workers.empty()) {
     options.workers.assign(arguments.workers.begin(), arguments.workers.end());
   }
-  const std::vector<std::string> peers{"torch", "none"};
-  cli::check_choice("bench data: --against", arguments.against, peers);
+  cli::check_choice("bench data: --against", arguments.against, torch_or_none());
   options.against_torch = arguments.against == "torch";
   return options;
 }
@@ -49,6 +49,7 @@ Command data_command(CLI::App& app) {
   cli::add_data_options(*data, arguments->data);
   data->add_option("--pipeline", arguments->pipelines,
                    "tutorial (flip, resize 64x64, u8), standard (crop, flip, normalized f32), none")
+      ->check(cli::suggest(kLoadWorks))
       ->delimiter(',')
       ->type_name("LIST")
       ->capture_default_str();
@@ -66,6 +67,7 @@ Command data_command(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   data->add_option("--against", arguments->against, "torch, or none for lockstep alone")
+      ->check(cli::suggest(torch_or_none()))
       ->type_name("NAME")
       ->capture_default_str();
   add_common_options(*data, arguments->options.rounds,

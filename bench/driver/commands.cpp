@@ -31,6 +31,10 @@ bool run_worker(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+std::vector<std::string> torch_or_none() {
+  return {"torch", "none"};
+}
+
 void add_json_option(CLI::App& command, std::string& file) {
   command.add_option("--json", file, "also write the results to a file")->type_name("FILE");
 }

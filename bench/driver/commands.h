@@ -36,6 +36,9 @@ void comm_worker(const std::string& folder);
 /// weights. The arguments are a network of the zoo and the number of steps.
 void update_worker(const std::string& network, int steps);
 
+/// The words of --against, where PyTorch is the only peer.
+std::vector<std::string> torch_or_none();
+
 /// Adds --json, which all benchmarks have.
 void add_json_option(CLI::App& command, std::string& file);
 /// Adds --rounds and --json.

@@ -7,6 +7,7 @@
 #include "bench/driver/commands.h"
 #include "bench/launch/measure_launch.h"
 #include "lockstep/cli/choice.h"
+#include "lockstep/cli/suggested_words.h"
 
 namespace lockstep::bench {
 namespace {
@@ -31,14 +32,14 @@ Command launch_command(CLI::App& app) {
   launch
       ->add_option("--against", arguments->against,
                    "torch, for Python ranks that meet over Gloo; or none")
+      ->check(cli::suggest(torch_or_none()))
       ->type_name("NAME")
       ->capture_default_str();
   add_common_options(*launch, arguments->options.rounds, "measurements of each",
                      arguments->json_file);
   return {launch, [arguments](const topology::Environment& environment) {
             auto options = arguments->options;
-            const std::vector<std::string> peers{"torch", "none"};
-            cli::check_choice("bench launch: --against", arguments->against, peers);
+            cli::check_choice("bench launch: --against", arguments->against, torch_or_none());
             if (arguments->against == "torch") options.torch = find_launch_peer(environment);
             const auto report = measure_launch(options, environment);
             publish(report.to_table(), report.to_json(), arguments->json_file);

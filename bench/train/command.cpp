@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/model_arguments.h"
+#include "lockstep/cli/suggested_words.h"
 
 namespace lockstep::bench {
 namespace {
@@ -41,6 +42,7 @@ void add_torch_options(CLI::App& train, TrainArguments& to) {
   train
       .add_option("--work", to.works,
                   "for --against torch: train (whole jobs), update (reducing and updating alone)")
+      ->check(cli::suggest(kTrainWorks))
       ->delimiter(',')
       ->type_name("LIST")
       ->capture_default_str();
@@ -57,6 +59,7 @@ CLI::App* add_options(CLI::App& app, TrainArguments& to) {
       ->add_option("--against", to.against,
                    "torch: whole jobs of a resnet20 beside PyTorch's DistributedDataParallel; "
                    "none: steps of one process beside libtorch's own layers")
+      ->check(cli::suggest(torch_or_none()))
       ->type_name("NAME")
       ->capture_default_str();
   cli::add_model_options(*train, to.model);
@@ -86,8 +89,7 @@ CLI::App* add_options(CLI::App& app, TrainArguments& to) {
 }
 
 void check(const TrainArguments& arguments, const CLI::App& train) {
-  const std::vector<std::string> peers{"torch", "none"};
-  cli::check_choice("bench train: --against", arguments.against, peers);
+  cli::check_choice("bench train: --against", arguments.against, torch_or_none());
   const auto refuse = [&](const char* option, const std::string& other) {
     if (train.get_option(option)->count() == 0) return;
     throw Error(ErrorKind::Options,

@@ -9,6 +9,7 @@
 #include "bench/train/pipeline.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/installed_programs.h"
+#include "lockstep/cli/suggested_words.h"
 #include "lockstep/nn/zoo/network_names.h"
 
 namespace lockstep::bench {
@@ -29,6 +30,7 @@ Command pipeline_command(CLI::App& app) {
       "pipeline", "train a network over several devices, under each schedule of its stages");
   cli::set_usage(*pipeline, "bench pipeline [options]");
   pipeline->add_option("--model", to.model, fmt::format("{}", fmt::join(nn::kNetworkNames, ", ")))
+      ->check(cli::suggest(nn::kNetworkNames))
       ->type_name("NAME")
       ->capture_default_str();
   pipeline->add_option("--image-size", to.image_size, "height and width of the synthetic images")

@@ -13,14 +13,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
+#include "lockstep/cli/describe_app.h"
 
 namespace lockstep::cli {
 namespace {
 
+constexpr const char* kPurpose = "Distributed data-parallel training for C++ on libtorch.";
+
 std::string overview(std::span<const Command> commands) {
-  std::string text =
-      "Distributed data-parallel training for C++ on libtorch.\n\n"
-      "Usage: lockstep COMMAND [options]\n\nCommands:\n";
+  auto text = fmt::format("{}\n\nUsage: lockstep COMMAND [options]\n\nCommands:\n", kPurpose);
   for (const auto& command : commands) {
     if (command.summary == nullptr) continue;
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);
@@ -55,6 +56,10 @@ int run_command(std::span<const Command> commands, std::vector<std::string> argu
     std::fputs(overview(commands).c_str(), stdout);
     return 0;
   }
+  if (name == kDescribe) {
+    std::fputs(describe_commands(kPurpose, commands).c_str(), stdout);
+    return 0;
+  }
   const auto command = find_command(commands, name == "--version" ? "version" : name);
   return command.run({std::move(arguments), std::move(environment)});
 }
@@ -65,6 +70,7 @@ class UsageFormatter : public CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override {
     return fmt::format("Usage: lockstep {}\n", usage_);
   }
+  const std::string& usage() const noexcept { return usage_; }
 
  private:
   std::string usage_;
@@ -88,6 +94,11 @@ void set_usage(CLI::App& app, const std::string& usage) {
   auto formatter = std::make_shared<UsageFormatter>(usage);
   formatter->column_width(34);
   app.formatter(std::move(formatter));
+}
+
+std::string usage_of(const CLI::App& app) {
+  const auto* formatter = dynamic_cast<const UsageFormatter*>(app.get_formatter().get());
+  return formatter == nullptr ? full_name(app) + " [options]" : formatter->usage();
 }
 
 int report_errors(const std::function<int()>& function) {
@@ -121,6 +132,10 @@ int dispatch(std::span<const Command> commands, std::vector<std::string> argumen
 }
 
 Parsed parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.size() == 1 && arguments.front() == kDescribe) {
+    std::fputs(describe_app(app).c_str(), stdout);
+    return Parsed::HelpShown;
+  }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     return Parsed::GoOn;

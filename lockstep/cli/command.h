@@ -45,6 +45,8 @@ std::span<const Command> train_commands();
 
 /// The line of the help that shows how the subcommand is called, behind "lockstep ".
 void set_usage(CLI::App& app, const std::string& usage);
+/// The argument of `set_usage`.
+std::string usage_of(const CLI::App& app);
 
 enum class Parsed { GoOn, HelpShown };
 

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/owned_cores.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/data_arguments.h"
+#include "lockstep/cli/suggested_words.h"
 #include "lockstep/data/pack/pack_dataset.h"
 #include "lockstep/data/sets/find_set.h"
 #include "lockstep/ui/table.h"
@@ -22,17 +24,22 @@ namespace fs = std::filesystem;
 using data::PackDataset;
 using data::Split;
 
+std::vector<std::string> split_choices() {
+  return {"train", "test", "all"};
+}
+
 struct Arguments {
   DataArguments data;
   std::string split = "all";
   std::string output;
   bool as_stored = false;
-  int threads = owned_cores();
+  std::optional<int> threads;
   bool verify = false;
 };
 
 void add_split(CLI::App& app, Arguments& to) {
   app.add_option("--split", to.split, "train, test or all")
+      ->check(suggest(split_choices()))
       ->type_name("NAME")
       ->capture_default_str();
 }
@@ -47,9 +54,8 @@ CLI::App* add_pack(CLI::App& app, Arguments& to) {
       ->type_name("PATH");
   pack->add_flag("--as-stored", to.as_stored,
                  "keep JPEG and PNG files as they are: a smaller pack that is decoded when read");
-  pack->add_option("--threads", to.threads, "threads that decode")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  pack->add_option("--threads", to.threads, "threads that decode [one per core]")
+      ->check(CLI::Range(1, 1024));
   return pack;
 }
 
@@ -63,8 +69,7 @@ CLI::App* add_info(CLI::App& app, Arguments& to) {
 }
 
 std::vector<Split> splits_of(const Arguments& arguments, const std::string& where) {
-  const std::vector<std::string> choices{"train", "test", "all"};
-  check_choice(where + ": --split", arguments.split, choices);
+  check_choice(where + ": --split", arguments.split, split_choices());
   if (arguments.split == "train") return {Split::Train};
   if (arguments.split == "test") return {Split::Test};
   return {Split::Train, Split::Test};
@@ -106,7 +111,7 @@ fs::path output_path(const Arguments& arguments, const data::FoundSet& found,
 void pack_one(const data::FoundSet& found, const Arguments& arguments, const data::PackStore& store,
               std::size_t number_of_splits) {
   const data::PackRequest request{.stores_files = arguments.as_stored,
-                                  .threads = arguments.threads,
+                                  .threads = arguments.threads.value_or(owned_cores()),
                                   .progress = show_progress(found.name)};
   const bool is_for_cache = arguments.output.empty();
   const auto path =

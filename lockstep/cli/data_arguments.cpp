@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/cli/image_size.h"
+#include "lockstep/cli/suggested_words.h"
 #include "lockstep/cli/whole_number.h"
 #include "lockstep/data/sets/set_names.h"
 
@@ -13,6 +14,7 @@ namespace lockstep::cli {
 void add_set_options(CLI::App& app, DataArguments& to, const std::string& group) {
   app.add_option("--dataset", to.dataset,
                  fmt::format("{}, or the path of a .pack", fmt::join(data::set_names(), ", ")))
+      ->check(suggest(data::set_names(), "*.pack"))
       ->type_name("NAME")
       ->group(group)
       ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/cli/image_size.h"
+#include "lockstep/cli/suggested_words.h"
 #include "lockstep/cli/whole_number.h"
 #include "lockstep/nn/zoo/network_names.h"
 
@@ -15,6 +16,7 @@ void add_model_options(CLI::App& app, ModelArguments& to) {
   app.add_option("--model", request.model,
                  fmt::format("{}, or a TorchScript file that ends in .pt",
                              fmt::join(nn::kNetworkNames, ", ")))
+      ->check(suggest(nn::kNetworkNames, "*.pt"))
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--classes", request.classes,

@@ -15,6 +15,7 @@
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/monitor_tables.h"
 #include "lockstep/cli/monitor_watch.h"
+#include "lockstep/cli/suggested_words.h"
 #include "lockstep/monitor/devices/host_sampler.h"
 #include "lockstep/monitor/devices/snapshot_json.h"
 #include "lockstep/ui/output_channel.h"
@@ -42,6 +43,7 @@ void define(CLI::App& app, MonitorArguments& arguments) {
       ->type_name("ID");
   app.add_option("--sort", arguments.order,
                  "order of the processes: job, cpu, memory, samples, time; default job")
+      ->check(suggest(process_order_names()))
       ->type_name("NAME");
   app.add_option("--interval", arguments.interval_seconds,
                  "seconds from one look to the next, with --watch; default 1")

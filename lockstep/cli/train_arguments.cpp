@@ -17,6 +17,7 @@
 #include "lockstep/cli/choice.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/image_size.h"
+#include "lockstep/cli/train_choices.h"
 #include "lockstep/cli/train_conflicts.h"
 #include "lockstep/cli/train_options.h"
 #include "lockstep/data/sets/set_names.h"
@@ -93,7 +94,7 @@ void check_can_be_written(const TrainOptions& written, const char* option,
 
 void check_device(const TrainOptions& written) {
   const auto where = at(written, "--device");
-  check_choice(where, written.device, std::vector<std::string>{"auto", "cpu", "cuda"});
+  check_choice(where, written.device, device_names());
   if (written.device != "cuda" || built_with_cuda()) return;
   throw Error(ErrorKind::Unavailable,
               where + ": expected auto or cpu, found cuda: this build computes on the CPU",
@@ -104,10 +105,9 @@ void decide_device(const TrainOptions& written, train::TrainRequest& request) {
   if (written.device == "cpu") request.device = DeviceKind::Cpu;
   if (written.device == "cuda") request.device = DeviceKind::Cuda;
   request.deterministic = written.deterministic;
-  request.fuse = choose(at(written, "--fuse"), written.fuse, std::array{Fuse::Auto, Fuse::Off});
+  request.fuse = choose(at(written, "--fuse"), written.fuse, kFuses);
   request.gpu_transport =
-      choose(at(written, "--gpu-transport"), written.gpu_transport,
-             std::array{GpuTransport::Auto, GpuTransport::Host, GpuTransport::Nccl});
+      choose(at(written, "--gpu-transport"), written.gpu_transport, kGpuTransports);
 }
 
 VectorUnit decide_vector_unit(const TrainOptions& written) {
@@ -133,30 +133,22 @@ std::vector<std::string> decide_split(const TrainOptions& written) {
 /// How a replica is spread over devices.
 void decide_stages(const CLI::App& app, const TrainOptions& written, train::TrainRequest& request) {
   if (app.count("--split") > 0) request.split = decide_split(written);
-  request.pipeline = choose(at(written, "--pipeline"), written.pipeline,
-                            std::array{PipelineSchedule::OneForwardOneBackward,
-                                       PipelineSchedule::GPipe, PipelineSchedule::Sequential});
-  request.overlap =
-      choose(at(written, "--overlap"), written.overlap, std::array{Overlap::On, Overlap::Off});
+  request.pipeline = choose(at(written, "--pipeline"), written.pipeline, kPipelineSchedules);
+  request.overlap = choose(at(written, "--overlap"), written.overlap, kOverlaps);
   if (app.count("--recompute") == 0) return;
-  request.recompute = choose(at(written, "--recompute"), written.recompute,
-                             std::array{Recompute::Stage, Recompute::Blocks});
+  request.recompute = choose(at(written, "--recompute"), written.recompute, kRecomputes);
 }
 
 /// Replaces words by what they stand for.
 void decide_words(const TrainOptions& written, train::TrainRequest& request) {
-  using data::Augment;
-  request.augment = choose(at(written, "--augment"), written.augment,
-                           std::array{Augment::None, Augment::Flip, Augment::Standard});
+  request.augment = choose(at(written, "--augment"), written.augment, kAugments);
   check_choice(at(written, "--schedule"), written.schedule, schedule_names());
   request.schedule.kind = parse_schedule(written.schedule);
-  request.precision = choose(at(written, "--precision"), written.precision,
-                             std::array{Precision::P32_32, Precision::P16_32, Precision::P16_16});
-  request.half = choose(at(written, "--half"), written.half, std::array{Half::BF16, Half::F16});
-  request.reduction = choose(at(written, "--reduction"), written.reduction,
-                             std::array{Reduction::Mean, Reduction::Sum});
-  request.order = choose(at(written, "--reduction-order"), written.reduction_order,
-                         std::array{ReductionOrder::Ordered, ReductionOrder::Fast});
+  request.precision = choose(at(written, "--precision"), written.precision, kPrecisions);
+  request.half = choose(at(written, "--half"), written.half, kHalves);
+  request.reduction = choose(at(written, "--reduction"), written.reduction, kReductions);
+  request.order =
+      choose(at(written, "--reduction-order"), written.reduction_order, kReductionOrders);
 }
 
 /// Names and words that are choices by themselves.
@@ -166,10 +158,8 @@ void check_names(const TrainOptions& written) {
                      "a TorchScript file that ends in .pt");
   check_name_or_file(written, "--dataset", written.data.dataset, data::set_names(), ".pack",
                      "the path of a .pack");
-  check_choice(at(written, "--optimizer"), written.optimizer,
-               std::vector<std::string>{"sgd", "adam", "adamw", "lamb"});
-  check_choice(at(written, "--decay-of"), written.decay_of,
-               std::vector<std::string>{"all", "matrices"});
+  check_choice(at(written, "--optimizer"), written.optimizer, optimizer_names());
+  check_choice(at(written, "--decay-of"), written.decay_of, decay_names());
 }
 
 void check_files(const TrainOptions& written) {

@@ -7,6 +7,9 @@
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/real_number.h"
+#include "lockstep/cli/suggested_words.h"
+#include "lockstep/cli/train_choices.h"
+#include "lockstep/cli/vector_unit.h"
 #include "lockstep/cli/whole_number.h"
 #include "lockstep/nn/zoo/network_names.h"
 
@@ -18,6 +21,7 @@ void add_model_options(CLI::App& app, TrainOptions& to, const std::string& group
   app.add_option("--model", model.model,
                  fmt::format("{}, or a TorchScript file that ends in .pt",
                              fmt::join(nn::kNetworkNames, ", ")))
+      ->check(suggest(nn::kNetworkNames, "*.pt"))
       ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
@@ -35,6 +39,7 @@ void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& gro
       ->group(group);
   app.add_option("--augment", to.augment,
                  "how pictures are varied: none, flip, or standard: flip and random crop")
+      ->check(suggest(kAugments))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
@@ -81,6 +86,7 @@ void add_batch_options(CLI::App& app, TrainOptions& to, const std::string& group
 
 void add_optimizer_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_option("--optimizer", to.optimizer, "sgd, adam, adamw or lamb")
+      ->check(suggest(optimizer_names()))
       ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
@@ -102,6 +108,7 @@ void add_optimizer_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->capture_default_str();
   app.add_option("--decay-of", to.decay_of,
                  "what it pulls: all, or matrices: neither biases nor the scales of norms")
+      ->check(suggest(decay_names()))
       ->type_name("WHICH")
       ->group(group)
       ->capture_default_str();
@@ -121,6 +128,7 @@ void add_schedule_options(CLI::App& app, TrainOptions& to, const std::string& gr
   auto& schedule = to.request.schedule;
   app.add_option("--schedule", to.schedule,
                  "how the learning rate goes: constant, step, cosine or linear")
+      ->check(suggest(schedule_names()))
       ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
@@ -145,15 +153,20 @@ void add_schedule_options(CLI::App& app, TrainOptions& to, const std::string& gr
 }
 
 void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  const auto add = [&](const char* name, std::string& word, const char* type,
+  const auto add = [&](const char* name, std::string& word, const auto& values, const char* type,
                        const char* description) {
-    app.add_option(name, word, description)->type_name(type)->group(group)->capture_default_str();
+    app.add_option(name, word, description)
+        ->check(suggest(values))
+        ->type_name(type)
+        ->group(group)
+        ->capture_default_str();
   };
-  add("--precision", to.precision, "A.B", "bits of input and model: 32.32, 16.32 or 16.16");
-  add("--half", to.half, "TYPE", "which 16 bits: bf16 or fp16");
-  add("--reduction", to.reduction, "HOW",
+  add("--precision", to.precision, kPrecisions, "A.B",
+      "bits of input and model: 32.32, 16.32 or 16.16");
+  add("--half", to.half, kHalves, "TYPE", "which 16 bits: bf16 or fp16");
+  add("--reduction", to.reduction, kReductions, "HOW",
       "gradients of micro-batches and replicas become their mean or their sum");
-  add("--reduction-order", to.reduction_order, "HOW",
+  add("--reduction-order", to.reduction_order, kReductionOrders, "HOW",
       "ordered: the same bits on any layout; fast: as the transport likes best");
   app.add_flag("--deterministic", to.deterministic,
                "the same bits in every run; on a CPU they always are")
@@ -190,6 +203,7 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
   app.add_option("--pipeline", to.pipeline,
                  "how stages take turns: 1f1b, gpipe: all forward, then all backward, or "
                  "sequential: one at a time")
+      ->check(suggest(kPipelineSchedules))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
@@ -198,11 +212,13 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
                  "the input of each stage, blocks that of each block")
       ->expected(0, 1)
       ->default_str(std::string(name_of(Recompute::Stage)))
+      ->check(suggest(kRecomputes))
       ->option_text("[HOW]")
       ->group(group);
   app.add_option("--overlap", to.overlap,
                  "between hosts, send gradients while others are still computed: on or off; "
                  "results do not depend on it")
+      ->check(suggest(kOverlaps))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
@@ -212,6 +228,7 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
   app.add_option("--fuse", to.fuse,
                  "compute micro-batches as one batch, each with its own batch norm: auto: "
                  "all of an instance, with --deterministic all of one replica; or off")
+      ->check(suggest(kFuses))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
@@ -221,6 +238,7 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
   app.add_option("--gpu-transport", to.gpu_transport,
                  "where gradients of several instances are added up: host, or nccl: on the GPUs, "
                  "of which each instance then needs its own; auto: nccl where that is so")
+      ->check(suggest(kGpuTransports))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
@@ -236,6 +254,7 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_option("--device", to.device,
                  "what computes: cpu, cuda, or auto: a GPU where build and machine have one")
+      ->check(suggest(device_names()))
       ->type_name("KIND")
       ->group(group)
       ->capture_default_str();
@@ -243,6 +262,7 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
   app.add_option("--cpu-features", to.cpu_features,
                  "vector units for libraries, part of what results depend on: auto, sse4, avx2 or "
                  "avx512")
+      ->check(suggest(kVectorUnits))
       ->type_name("UNIT")
       ->group(group)
       ->capture_default_str();
@@ -275,6 +295,7 @@ void add_checkpoint_options(CLI::App& app, TrainOptions& to, const std::string& 
                  "auto: begin where there is none; or the path of one")
       ->expected(0, 1)
       ->default_str(std::string(checkpoint::kNewest))
+      ->check(suggest(std::array{"auto"}, "*/"))
       ->option_text("[auto|PATH]")
       ->group(group);
 }

@@ -18,16 +18,16 @@ std::optional<double> test_accuracy(const train::TrainSummary& summary) {
   return found->value;
 }
 
-std::string line(std::string_view what, const std::string& value) {
+std::string summary_line(std::string_view what, const std::string& value) {
   return fmt::format("{:<15}{}\n", what, value);
 }
 
 std::string test_lines(const train::TrainSummary& summary) {
   std::string text;
   if (const auto accuracy = test_accuracy(summary)) {
-    text += line("test accuracy", fmt::format("{:.2f} %", *accuracy));
+    text += summary_line("test accuracy", fmt::format("{:.2f} %", *accuracy));
   }
-  if (summary.test_loss) text += line("test loss", fmt::format("{:.4f}", *summary.test_loss));
+  if (summary.test_loss) text += summary_line("test loss", fmt::format("{:.4f}", *summary.test_loss));
   return text;
 }
 
@@ -52,19 +52,19 @@ std::string bottleneck_of(const train::TrainSummary& summary) {
 
 std::string bottleneck_line(const train::TrainSummary& summary) {
   const auto text = bottleneck_of(summary);
-  return text.empty() ? text : line("bottleneck", text);
+  return text.empty() ? text : summary_line("bottleneck", text);
 }
 
 /// How fast it was, where this run has trained at all.
 std::string speed_lines(const train::TrainSummary& summary) {
   if (summary.optimizer_steps == summary.resumed_at) return {};
-  return line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
-         line("time", shares_text(summary.time)) + bottleneck_line(summary);
+  return summary_line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
+         summary_line("time", shares_text(summary.time)) + bottleneck_line(summary);
 }
 
 std::string first_step_line(const train::TrainSummary& summary) {
   if (summary.optimizer_steps == summary.resumed_at) return {};
-  return line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s));
+  return summary_line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s));
 }
 
 std::string memory_text(const train::TrainSummary& summary) {
@@ -79,7 +79,7 @@ std::string memory_text(const train::TrainSummary& summary) {
 std::string checkpoint_line(const train::TrainSummary& summary) {
   const auto& [taken, blocked, writer] = summary.checkpoints;
   if (taken == 0) return {};
-  return line("checkpoints",
+  return summary_line("checkpoints",
               fmt::format("{}: training waited {:.3f} s for them, writing took {:.3f} s of a CPU",
                           taken, blocked, writer));
 }
@@ -156,7 +156,7 @@ void add_request(const train::TrainSummary& summary, Json& to) {
 }  // namespace
 
 std::string to_text(const train::TrainSummary& summary) {
-  return test_lines(summary) + speed_lines(summary) + line("memory", memory_text(summary)) +
+  return test_lines(summary) + speed_lines(summary) + summary_line("memory", memory_text(summary)) +
          checkpoint_line(summary) + first_step_line(summary) +
          fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
                      summary.threads_per_device);
