@@ -36,7 +36,14 @@ endfunction()
 # come first, the usual ones last.
 function(lockstep_look_for_torch target folder)
   set(folders ${LOCKSTEP_TORCH_RPATH} ${folder})
-  # Without the same folders in the build tree, CMake would reserve room for them with empty ones, which mean the
-  # current folder.
-  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${folders}" BUILD_RPATH "${folders}")
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${folders}")
+  get_target_property(library torch IMPORTED_LOCATION)
+  if(NOT library)
+    get_target_property(library torch IMPORTED_LOCATION_RELEASE)
+  endif()
+  get_filename_component(libtorch_folder "${library}" DIRECTORY)
+  if(libtorch_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+    # Without it, CMake pads the folders of the build tree with an empty one, which means the current folder.
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+  endif()
 endfunction()
