@@ -46,7 +46,9 @@ class WatchedHostsTest : public ::testing::Test {
   }
   bool are_shown() const {
     const auto json = monitored();
-    return json.contains("jobs") && json["jobs"][0]["instances"].size() == 2;
+    // The list is empty when the job has ended.
+    return json.contains("jobs") && !json["jobs"].empty() &&
+           json["jobs"][0]["instances"].size() == 2;
   }
 
   FakeHosts hosts_;
