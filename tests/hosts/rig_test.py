@@ -108,5 +108,5 @@ class RigTest(HostsTest):
             self.assertEqual(len(made), 9)
             self.assertLessEqual(made, namespaces_in_use())
             victim.send_signal(signal.SIGKILL)
-        rig.wait_until(lambda: not made & namespaces_in_use(), 10, "no process in any namespace of the rig")
+        rig.wait_until(lambda: not made & namespaces_in_use(), 30, "no process in any namespace of the rig")
         self.assertEqual(before, state_of_machine())
