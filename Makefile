@@ -4,6 +4,8 @@ BUILD := build/release
 CONFIGURE := cmake --preset release
 PROGRAMS_ONLY := -DLOCKSTEP_BUILD_TESTS=OFF -DLOCKSTEP_BUILD_BENCHMARKS=OFF
 JOBS := $(shell nproc)
+# Many tests wait most of the time.
+TEST_JOBS := $(shell echo $$(($(JOBS) + 2)))
 MAKEFLAGS += --no-print-directory
 
 # Targets run one after another, because they share the package installation. Ninja and CTest run in parallel.
@@ -26,7 +28,7 @@ demo: packages-demo packages-build
 ## make test        install the missing packages, build, and run every test that this machine supports
 .PHONY: test
 test: packages-test build-with-tests
-	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+	ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure --no-tests=error
 	@$(MAKE) kernels
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-hosts; else echo "make test-hosts is left out: it needs root"; fi
 
@@ -59,7 +61,7 @@ test-gpu: build-gpu
 ## make test-gpu-slow  what a real training on a GPU comes to; takes Debian's dataset-fashion-mnist
 .PHONY: test-gpu-slow
 test-gpu-slow: build-gpu
-	build/cuda/tests/cli_train_accuracy_test --gtest_filter='*OnAGpu'
+	build/cuda/tests/cli_slow_tests --gtest_filter='*OnAGpu'
 
 ## make bench-gpu   lockstep beside the PyTorch of python3 on this machine's GPU
 .PHONY: bench-gpu
@@ -69,7 +71,7 @@ bench-gpu: build-gpu
 ## make test-hosts  jobs over several hosts, made of network namespaces; as root
 .PHONY: test-hosts
 test-hosts: packages-test packages-hosts build-with-tests
-	ctest --test-dir $(BUILD) --build-config hosts --label-regex hosts --output-on-failure --no-tests=error
+	ctest --test-dir $(BUILD) -j $(TEST_JOBS) --build-config hosts --label-regex hosts --output-on-failure --no-tests=error
 
 ## make test-slow   tests that take minutes: what a real training comes to
 .PHONY: test-slow
@@ -86,7 +88,8 @@ SEED := 1
 .PHONY: chaos
 chaos: packages-test build-with-tests
 	LOCKSTEP_CHAOS_SEED=$(SEED) LOCKSTEP_CHAOS_RUNS=kill=100,stop=30,launcher=30,chaos=20 \
-	  $(BUILD)/tests/cli_train_recovery_test --gtest_filter='*Killed*:*Stopped*:*Faults*'
+	  $(BUILD)/tests/cli_fault_tests \
+	  --gtest_filter='TrainRecoveryTest.*Killed*:TrainRecoveryTest.*Stopped*:TrainRecoveryTest.*Faults*'
 
 ## make build       install the missing packages, and build into build/release
 .PHONY: build

@@ -57,9 +57,9 @@ endfunction()
 # lockstep_module(<name> [FOR_PROGRAMS] HEADERS … SOURCES … [DEPENDS lockstep::x …] [LIBRARIES …])
 #
 # Builds lockstep/<name> as the static library lockstep::<name>, or as a header-only library if it has no sources.
-# DEPENDS names other modules, LIBRARIES names third-party targets. FOR_PROGRAMS: the module is installed and exported,
-# because programs of users link it. PublicHeaders.cmake selects the headers that are installed. WITH_TORCH: the
-# module includes libtorch, and does not use the precompiled header of the torch-free modules.
+# DEPENDS names other modules, LIBRARIES names third-party targets. FOR_PROGRAMS: the module is part of the shared
+# libraries that are installed for programs (SharedLibraries.cmake). WITH_TORCH: the module includes libtorch, and does
+# not use the precompiled header of the torch-free modules.
 function(lockstep_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_PROGRAMS;WITH_TORCH" "" "HEADERS;SOURCES;DEPENDS;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS)
@@ -96,13 +96,11 @@ function(lockstep_module name)
     add_library(${target} INTERFACE)
   endif()
   add_library(lockstep::${name} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_link_libraries(${target} ${scope} ${arg_DEPENDS} ${arg_LIBRARIES})
-  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                                $<INSTALL_INTERFACE:include>)
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR})
   target_compile_features(${target} ${scope} cxx_std_20)
 
   if(arg_FOR_PROGRAMS)
-    install(TARGETS ${target} EXPORT lockstepTargets)
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES_FOR_PROGRAMS ${name})
   endif()
 endfunction()

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/comm/worker.h"
+#include "lockstep/topology/environment.h"
 #include "lockstep/topology/identity.h"
 
 namespace {

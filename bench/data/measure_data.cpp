@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/cli/choice.h"
 #include "lockstep/data/loader/loader.h"
+#include "lockstep/data/sets/find_set.h"
 #include "lockstep/data/sets/image_folder.h"
 #include "lockstep/data/transform/presets.h"
 

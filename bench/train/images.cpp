@@ -10,6 +10,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/data/pack/pack_writer.h"
 #include "lockstep/data/sets/array_dataset.h"
+#include "lockstep/data/sets/find_set.h"
 #include "lockstep/data/sets/synthetic.h"
 #include "lockstep/data/transform/presets.h"
 

@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/nn/zoo/zoo.h"
-#include "lockstep/train/phase_times.h"
+#include "lockstep/train/device_times.h"
 #include "lockstep/train/replica.h"
 #include "lockstep/train/weight_update.h"
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// IEEE 754 binary16, as its bits.
@@ -21,8 +23,8 @@ struct BFloat16 {
 /// What the elements of a buffer are.
 enum class DataType : std::uint8_t { F16, BF16, F32, F64, I32, I64, U8 };
 
-std::size_t size_of(DataType type) noexcept;
-std::string_view name_of(DataType type) noexcept;
+LOCKSTEP_API std::size_t size_of(DataType type) noexcept;
+LOCKSTEP_API std::string_view name_of(DataType type) noexcept;
 
 /// The `DataType` of a C++ type; a type without one does not compile.
 template <typename T>

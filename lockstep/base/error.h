@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// What went wrong, as far as a caller or a shell script needs to tell cases apart.
@@ -22,13 +24,13 @@ enum class ErrorKind {
 };
 
 /// The exit code of a process that ends with this kind of error.
-int exit_code(ErrorKind kind) noexcept;
+LOCKSTEP_API int exit_code(ErrorKind kind) noexcept;
 
 /// The one exception type of lockstep.
 ///
 /// The message reads `where: what was expected, what was found`, with real values; the hint, if
 /// any, is something that would work.
-class Error : public std::runtime_error {
+class LOCKSTEP_API Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, std::string hint = {})
       : std::runtime_error(message), kind_(kind), hint_(std::move(hint)) {}
@@ -42,10 +44,10 @@ class Error : public std::runtime_error {
 };
 
 /// An `Io` error for the current `errno`: "where: No space left on device".
-Error io_error(const std::string& where);
+LOCKSTEP_API Error io_error(const std::string& where);
 
 /// The error as a user sees it: `lockstep: …`, and `  try: …` on a second line where there is a
 /// hint.
-std::string describe(const Error& error);
+LOCKSTEP_API std::string describe(const Error& error);
 
 }  // namespace lockstep

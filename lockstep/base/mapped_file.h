@@ -5,10 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// A file as read-only memory, shared with every process of the host that maps it.
-class MappedFile {
+class LOCKSTEP_PRIVATE_API MappedFile {
  public:
   MappedFile() = default;
   /// Throws `Io`, naming the file.

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// The hardware threads that this process may run on; at least 1.
-int owned_cores() noexcept;
+LOCKSTEP_PRIVATE_API int owned_cores() noexcept;
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// What the system counts of a process. A number is used again when its process is gone; together
@@ -27,15 +29,15 @@ double ticks_per_second();
 std::string user_name(unsigned user);
 
 /// Seconds since this process was started, loading of its libraries included; to a hundredth.
-double process_age();
+LOCKSTEP_PRIVATE_API double process_age();
 
 /// Bytes of memory that this process has for itself, and shares with no other.
-std::int64_t private_memory();
+LOCKSTEP_PRIVATE_API std::int64_t private_memory();
 /// The same of another process; nothing where it is gone or does not tell.
 std::optional<std::int64_t> private_memory_of(int process);
 
 /// Bytes that this machine, or the container that we are in, can still give. The largest number
 /// there is where neither says.
-std::uint64_t available_memory();
+LOCKSTEP_PRIVATE_API std::uint64_t available_memory();
 
 }  // namespace lockstep

@@ -2,25 +2,27 @@
 
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// "0.1.0"
-std::string_view version() noexcept;
+LOCKSTEP_API std::string_view version() noexcept;
 
 /// The commit that was built, with "+" where the tree had changes of its own; "unknown" outside a
 /// repository.
-std::string_view commit() noexcept;
+LOCKSTEP_API std::string_view commit() noexcept;
 
 /// The compiler and the flags that matter: "GNU 12.2.0, RelWithDebInfo (-O2 -g -DNDEBUG)".
-std::string_view build_description() noexcept;
+LOCKSTEP_API std::string_view build_description() noexcept;
 
 /// The sanitizers of this build; empty for most.
-std::string_view sanitizers() noexcept;
+LOCKSTEP_API std::string_view sanitizers() noexcept;
 
 /// The libtorch that it was built against; empty where it was built without.
-std::string_view torch_version() noexcept;
+LOCKSTEP_API std::string_view torch_version() noexcept;
 
 /// Whether this build can use NVIDIA GPUs.
-bool built_with_cuda() noexcept;
+LOCKSTEP_API bool built_with_cuda() noexcept;
 
 }  // namespace lockstep

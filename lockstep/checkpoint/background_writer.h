@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/checkpoint/checkpoint_folder.h"
 
 namespace lockstep::checkpoint {
@@ -26,7 +27,7 @@ struct Written {
 ///
 /// A failure ends nothing: `take_results` tells of it, and the checkpoints before stay. No signal
 /// reaches the thread.
-class BackgroundWriter {
+class LOCKSTEP_PRIVATE_API BackgroundWriter {
  public:
   explicit BackgroundWriter(CheckpointFolder folder);
   /// Waits until what was begun is written.

@@ -99,8 +99,8 @@ weights::WeightFile open_file(const fs::path& folder, const FileEntry& entry) {
   if (const auto found = checksum_of_file(path); found != entry.checksum) {
     throw damaged(path, fmt::format("the checksum {}", entry.checksum), found);
   }
-  MappedFile file(path.string());
-  auto set = weights::read_safetensors(file.bytes(), path.string());
+  auto file = std::make_shared<const MappedFile>(path.string());
+  auto set = weights::read_safetensors(file->bytes(), path.string());
   return {path, std::move(file), weights::WeightFormat::Safetensors, std::move(set)};
 }
 

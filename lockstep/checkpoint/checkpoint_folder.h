@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
@@ -39,7 +40,7 @@ struct Keeping {
 /// folder, where its file system has such, keeps a second writer out; it ends with the process.
 ///
 /// One thread at a time.
-class CheckpointFolder {
+class LOCKSTEP_PRIVATE_API CheckpointFolder {
  public:
   /// Makes the folder where it is not there, takes the lock, and removes what a crash left
   /// unfinished. Errors, naming the folder: `Io`; `Unavailable` where another training writes

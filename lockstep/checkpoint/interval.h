@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::checkpoint {
 
 /// How often a checkpoint is taken.
@@ -16,6 +18,6 @@ struct Interval {
 /// "500" or "500 steps", "2 epochs" or "1epoch", "30s", "10min", "1.5h": with or without a space.
 /// "0" or "never".
 /// Errors: `Options`, which `where` begins, with what would be understood.
-Interval parse_interval(std::string_view where, std::string_view text);
+LOCKSTEP_PRIVATE_API Interval parse_interval(std::string_view where, std::string_view text);
 
 }  // namespace lockstep::checkpoint

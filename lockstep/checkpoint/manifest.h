@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::checkpoint {
 
 /// Where in a training a checkpoint was taken.
@@ -66,7 +68,7 @@ struct Contradiction {
   std::string is;
   bool operator==(const Contradiction&) const = default;
 };
-std::vector<Contradiction> contradictions(
+LOCKSTEP_PRIVATE_API std::vector<Contradiction> contradictions(
     const Manifest& manifest, const std::vector<std::pair<std::string, std::string>>& options);
 
 }  // namespace lockstep::checkpoint

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/checkpoint/checkpoint_folder.h"
 
 namespace lockstep::checkpoint {
@@ -23,7 +24,8 @@ std::vector<Candidate> candidates_in(const std::filesystem::path& folder,
 /// The greatest value that a metric has in any whole checkpoint of a folder, by which the best of
 /// them is told. What is no number never counts, and nothing in a checkpoint that is damaged does.
 /// Errors: `Io`, naming the folder.
-std::optional<double> best_metric(const std::filesystem::path& folder, const std::string& metric);
+LOCKSTEP_PRIVATE_API std::optional<double> best_metric(const std::filesystem::path& folder,
+                                                       const std::string& metric);
 
 /// Which of them go now that `written` is there, which always stays. The last are counted from it
 /// backwards, and damaged ones are not among them. What comes after it stays, damaged or not, as

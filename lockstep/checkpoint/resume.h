@@ -2,12 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <optional>
-#include <string>
 #include <string_view>
 
-#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/base/export.h"
 
 namespace lockstep::checkpoint {
 
@@ -27,33 +24,6 @@ struct Resume {
 inline constexpr std::string_view kNewest = "newest";
 
 /// "auto" is `NewestIfAny`, "newest" or nothing is `Newest`, and all else a path.
-Resume parse_resume(std::string_view text);
-
-/// Hears of a checkpoint that is damaged, and passed over.
-using OnDamaged = std::function<void(const std::filesystem::path&, const std::string& why)>;
-
-/// The checkpoint that is meant; `folder` is that of the training. Nothing where it is to begin.
-///
-/// Errors: `Options` where there is none though one is wanted, or nothing at the path that was
-/// named; `Data` where all that there are, or the one that was named, are damaged.
-std::optional<Checkpoint> find_checkpoint(const Resume& resume, const std::filesystem::path& folder,
-                                          const OnDamaged& on_damaged);
-
-/// The newest whole checkpoint that an attempt of this job, before this one, has left; none where
-/// `job` is empty. Those of other jobs are passed over in silence.
-/// Errors: `Io`, naming the folder.
-std::optional<Checkpoint> find_checkpoint_of_job(std::string_view job,
-                                                 const std::filesystem::path& folder,
-                                                 const OnDamaged& on_damaged);
-
-/// The value of an option when the newest checkpoint that can be meant was taken, as far as its
-/// manifest can be read: for those who decide it before anything else. No other file is looked at.
-std::optional<std::string> option_of_checkpoint(const Resume& resume,
-                                                const std::filesystem::path& folder,
-                                                std::string_view option);
-
-/// A training that begins must not leave its checkpoints among those of another.
-/// Errors: `Options` where the folder holds any, which `where` begins.
-void check_is_unused(std::string_view where, const std::filesystem::path& folder);
+LOCKSTEP_API Resume parse_resume(std::string_view text);
 
 }  // namespace lockstep::checkpoint

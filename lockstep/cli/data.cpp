@@ -14,6 +14,7 @@
 #include "lockstep/cli/data_arguments.h"
 #include "lockstep/cli/suggested_words.h"
 #include "lockstep/data/pack/pack_dataset.h"
+#include "lockstep/data/sets/find_set.h"
 #include "lockstep/ui/table.h"
 
 namespace lockstep::cli {

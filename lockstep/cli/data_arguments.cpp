@@ -7,6 +7,7 @@
 #include "lockstep/cli/image_size.h"
 #include "lockstep/cli/suggested_words.h"
 #include "lockstep/cli/whole_number.h"
+#include "lockstep/data/sets/set_names.h"
 
 namespace lockstep::cli {
 

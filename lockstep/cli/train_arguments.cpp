@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
 #include "lockstep/base/version.h"
+#include "lockstep/checkpoint/find_checkpoint.h"
 #include "lockstep/checkpoint/interval.h"
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/choice.h"
@@ -19,6 +20,7 @@
 #include "lockstep/cli/train_choices.h"
 #include "lockstep/cli/train_conflicts.h"
 #include "lockstep/cli/train_options.h"
+#include "lockstep/data/sets/set_names.h"
 #include "lockstep/nn/zoo/network_names.h"
 #include "lockstep/weights/weight_format.h"
 

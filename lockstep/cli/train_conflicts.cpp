@@ -9,6 +9,7 @@
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/cli/train_start.h"
 #include "lockstep/data/sampling/batch_shape.h"
+#include "lockstep/data/sets/set_names.h"
 
 namespace lockstep::cli {
 namespace {

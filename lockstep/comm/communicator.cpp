@@ -10,6 +10,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/checked_operation.h"
+#include "lockstep/comm/transport.h"
+#include "lockstep/comm/tree_node.h"
 #include "lockstep/comm/work_queue.h"
 
 namespace lockstep::comm {

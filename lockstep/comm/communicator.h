@@ -7,13 +7,20 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/export.h"
 #include "lockstep/comm/buffer.h"
-#include "lockstep/comm/operation.h"
-#include "lockstep/comm/transport.h"
+#include "lockstep/comm/reduce_op.h"
+#include "lockstep/comm/shared_memory.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/events/status_sink.h"
 
 namespace lockstep::comm {
+
+class Transport;
+enum class OperationKind : std::uint8_t;
+struct Operation;
+struct TreeNode;
 
 /// A fixed group of instances that issue the same collectives in the same order.
 ///
@@ -29,7 +36,7 @@ namespace lockstep::comm {
 /// every instance where instances disagree; `PeerLost` where an instance is gone; `Timeout` where
 /// one is late beyond the deadline. All but the first end the job: every later call throws the
 /// same.
-class Communicator {
+class LOCKSTEP_API Communicator {
  public:
   explicit Communicator(std::unique_ptr<Transport> transport);
   ~Communicator();

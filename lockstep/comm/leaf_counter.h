@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/comm/ordered_reduction.h"
 
 namespace lockstep::comm {
@@ -9,7 +10,7 @@ namespace lockstep::comm {
 /// Says how leaves that come one after another are folded as they come, in the tree's order: like a
 /// binary counter, two nodes of one width that are siblings become the node above them at once. So
 /// about log2 of the leaves' number of buffers is in use, not one for each.
-class LeafCounter {
+class LOCKSTEP_PRIVATE_API LeafCounter {
  public:
   /// A node, and the buffer that holds it.
   struct Held {

@@ -4,13 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/comm/ordered_reduction.h"
 
 namespace lockstep::comm {
 
 /// Which nodes of the tree each instance hands on, where rank r brings `counts[r]` leaves and those
 /// of lower ranks come first.
-struct LeafLayout {
+struct LOCKSTEP_PRIVATE_API LeafLayout {
   struct Source {
     int rank;
     std::size_t index;  ///< among the nodes of that rank

@@ -6,15 +6,10 @@
 #include <vector>
 
 #include "lockstep/comm/buffer.h"
+#include "lockstep/comm/reduce_op.h"
 #include "lockstep/comm/tree_node.h"
 
 namespace lockstep::comm {
-
-/// How elements are combined. 16-bit floats are combined in f32, integers in i64 (a sum or product
-/// that does not fit keeps its low bits; a mean rounds towards zero). A NaN wins over any number.
-enum class ReduceOp : std::uint8_t { Sum, Mean, Min, Max, Product };
-
-std::string_view name_of(ReduceOp op) noexcept;
 
 enum class OperationKind : std::uint8_t {
   AllReduce,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 #include "lockstep/comm/operation.h"
 #include "lockstep/comm/tree_node.h"
 
@@ -23,7 +24,7 @@ std::vector<TreeNode> nodes_of(LeafRange range);
 
 /// How given nodes are combined into the root of a tree, as steps over numbered values: 0..n-1 are
 /// the nodes, in their order; further ones are temporaries.
-class ReductionTree {
+class LOCKSTEP_PRIVATE_API ReductionTree {
  public:
   struct Step {
     int left;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/comm/hosts/host_sums.h"
 #include "lockstep/comm/leaf_counter.h"
@@ -42,7 +43,7 @@ namespace lockstep::comm {
 ///
 /// One thread uses it, and its communicator, at a time. Errors: those of a collective; what a
 /// user's function throws ends the job.
-class ShardedUpdate {
+class LOCKSTEP_PRIVATE_API ShardedUpdate {
  public:
   /// The same on every instance, except for `num_leaves`.
   struct Shape {

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <memory>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::comm {
 
 /// A piece of memory that several instances see. A handle: copies refer to the same piece, which
 /// stays mapped as long as one of them, or the communicator that gave it, lives.
-class SharedMemory {
+class LOCKSTEP_API SharedMemory {
  public:
   SharedMemory() = default;
   /// Maps `bytes` at `offset` of a file, with every page present.

@@ -1,43 +1,17 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/operation.h"
 #include "lockstep/comm/shared_memory.h"
+#include "lockstep/comm/wait_options.h"
 
 namespace lockstep::comm {
-
-/// An instance has kept others waiting.
-struct Stall {
-  enum class Kind {
-    Late,     ///< they are told, and wait on
-    Overdue,  ///< they give up
-  };
-
-  int instance = 0;
-  Kind kind = Kind::Late;
-  std::string what{};  ///< the operation, who is missing and what it does
-};
-
-/// How long to wait for others, and whom to tell.
-struct WaitOptions {
-  std::chrono::duration<double> warn_after{10};
-  /// Zero waits for ever; a peer that is gone is noticed all the same.
-  std::chrono::duration<double> stall_timeout{60};
-  /// Gets one line when somebody is late. Called on the thread that waits.
-  std::function<void(const std::string&)> warn{};
-  /// Gets each stall once for the whole group, from whoever notices it first. Called on the thread
-  /// that waits.
-  std::function<void(const Stall&)> stalled{};
-};
 
 /// Carries the collectives of one group between its instances.
 ///

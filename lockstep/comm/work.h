@@ -2,13 +2,15 @@
 
 #include <memory>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::comm {
 
 /// An operation that runs in the background.
 ///
 /// Its buffers are not to be touched before `wait` returns. Destruction waits too, and drops the
 /// error that `wait` would have thrown.
-class [[nodiscard]] Work {
+class [[nodiscard]] LOCKSTEP_API Work {
  public:
   class State;
 

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/topology/environment.h"
 
 namespace lockstep {
 

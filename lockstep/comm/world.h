@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/topology/identity.h"
 
@@ -16,7 +17,7 @@ namespace lockstep {
 ///
 /// A value: copies answer alike and share one communicator. Every member may be called from any
 /// thread, except collectives: one thread at a time.
-class World {
+class LOCKSTEP_API World {
  public:
   /// Reads who this process is from its environment: lockstep's variables, torchrun's, Open MPI's
   /// or Slurm's; without any it is alone, one instance with one replica. However often it is

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/field.h"
 #include "lockstep/data/sample.h"
 
@@ -13,7 +14,7 @@ namespace lockstep::data {
 /// Which part of a set: the one to learn from, or the one to be tested with.
 enum class Split : std::uint8_t { Train, Test };
 
-std::string_view name_of(Split split) noexcept;
+LOCKSTEP_API std::string_view name_of(Split split) noexcept;
 
 /// A numbered collection of samples. A set of your own says in its constructor which fields its
 /// samples have, and overrides `size` and `sample`.
@@ -23,7 +24,7 @@ std::string_view name_of(Split split) noexcept;
 ///
 /// Errors: what `sample` throws ends the epoch, with the index and `source_of` it in the message;
 /// kind `Data` for what is wrong on disk.
-class Dataset {
+class LOCKSTEP_API Dataset {
  public:
   explicit Dataset(std::vector<Field> fields, std::vector<std::string> class_names = {});
   virtual ~Dataset() = default;

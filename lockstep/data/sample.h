@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/field.h"
 #include "lockstep/data/image.h"
 
@@ -17,7 +18,7 @@ namespace lockstep::data {
 /// while it runs. One thread at a time.
 ///
 /// Errors: `Options` where a data set writes another type or more than it declared.
-class Sample {
+class LOCKSTEP_API Sample {
  public:
   explicit Sample(const std::vector<Field>& fields);
 

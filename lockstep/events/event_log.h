@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/base/file.h"
 
 namespace lockstep::events {
@@ -29,7 +30,7 @@ struct LogEntry {
 /// same file: each line goes out whole. Any thread may call a member.
 ///
 /// A log that cannot be written ends nothing: after the first failure it says no more.
-class EventLog {
+class LOCKSTEP_PRIVATE_API EventLog {
  public:
   /// A log that nobody reads.
   EventLog() = default;
@@ -45,8 +46,8 @@ class EventLog {
 
 /// The log at this path, for those who go on without one: where it cannot be opened, `warn` hears
 /// why. Then, and without a path, it is one that nobody reads. Throws nothing of its own.
-EventLog open_event_log(const std::optional<std::string>& path,
-                        const std::function<void(const std::string&)>& warn);
+LOCKSTEP_PRIVATE_API EventLog open_event_log(const std::optional<std::string>& path,
+                                             const std::function<void(const std::string&)>& warn);
 
 /// The entries of a log, as far as they can be read: a line that a crash has cut is left out. When
 /// an entry was written stands among its values, as "time" and "unix".

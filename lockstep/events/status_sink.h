@@ -4,6 +4,8 @@
 #include <limits>
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::events {
 
 /// What an instance is busy with, in one word.
@@ -36,7 +38,7 @@ struct StepsDone {
 ///
 /// Every call returns within a microsecond, waits for nobody and throws nothing, so it may stand in
 /// the middle of training. Any thread may call.
-class StatusSink {
+class LOCKSTEP_API StatusSink {
  public:
   virtual ~StatusSink() = default;
 

@@ -4,6 +4,8 @@
 #include <ctime>
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::events {
 
 /// What a thread of an instance spends its time on. A launch is what a GPU computes at once: passes
@@ -34,14 +36,14 @@ struct Span {
 };
 
 /// Is told what one thread does, by that thread alone.
-class SpanSink {
+class LOCKSTEP_API SpanSink {
  public:
   virtual ~SpanSink() = default;
   virtual void on(const Span& span) noexcept = 0;
 };
 
 /// Gives each thread that is to be recorded a sink of its own. Any thread may ask.
-class SpanTracks {
+class LOCKSTEP_API SpanTracks {
  public:
   virtual ~SpanTracks() = default;
   /// The name, as "device 0", is shown beside what the thread did. The sink lives as long as this.

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::events {
 
 /// A number that training shows beside the loss: "acc" in percent.
@@ -60,7 +62,7 @@ struct Notice {
 };
 
 /// What happens while a model is trained, told on instance 0 to whoever shows it. One thread calls.
-class TrainSink {
+class LOCKSTEP_API TrainSink {
  public:
   virtual ~TrainSink() = default;
 

@@ -13,6 +13,7 @@
 
 #include "lockstep/nn/block_sharing.h"
 #include "lockstep/nn/graph_input.h"
+#include "lockstep/nn/memory/block_pool.h"
 #include "lockstep/nn/memory/kept_activations.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/torch_errors.h"

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::nn {
 
 enum class Mode { Train, Evaluate };
@@ -32,7 +34,7 @@ struct NamedTensor {
 ///
 /// It belongs to one replica. Different blocks may run in different threads, one block in one at a
 /// time.
-class Model {
+class LOCKSTEP_API Model {
  public:
   virtual ~Model() = default;
 
@@ -80,15 +82,16 @@ struct Slot {
 };
 
 /// The tensors of a model, each once, sorted by name.
-std::vector<Slot> slots_of(const std::vector<NamedTensor>& tensors);
+LOCKSTEP_API std::vector<Slot> slots_of(const std::vector<NamedTensor>& tensors);
 
 /// How many numbers are learned: tied ones count once.
-std::int64_t count_parameters(const Model& model);
+LOCKSTEP_API std::int64_t count_parameters(const Model& model);
 
 /// Gives the tensors of `to` the values of those of `from`, and lets share memory what shares it
 /// there.
 ///
 /// Errors: `Options` if names or shapes differ.
-void copy_and_tie(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to);
+LOCKSTEP_API void copy_and_tie(const std::vector<NamedTensor>& from,
+                               const std::vector<NamedTensor>& to);
 
 }  // namespace lockstep::nn

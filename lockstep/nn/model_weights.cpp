@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/wanted_tensors.h"
 #include "lockstep/weights/digest.h"
 #include "lockstep/weights/match.h"
 #include "lockstep/weights/weight_file.h"

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/nn/network.h"
 
@@ -32,10 +33,10 @@ concept ListsBlocks = requires(Module& module) {
 
 /// The children of a `torch::nn::Sequential` in order, each by its name, as one block: a container
 /// within it too.
-std::vector<Block> blocks_of_sequential(torch::nn::SequentialImpl& sequential);
+LOCKSTEP_API std::vector<Block> blocks_of_sequential(torch::nn::SequentialImpl& sequential);
 
 /// The blocks of a network, of which the first checks the pictures.
-std::vector<Block> blocks_of_network(Network& network);
+LOCKSTEP_API std::vector<Block> blocks_of_network(Network& network);
 
 enum class BlockSource { Sequential, Network, List, Whole };
 
@@ -66,10 +67,11 @@ std::vector<Block> blocks_of(Module& module) {
 }
 
 /// Errors: `Options` where there are none, two have one name, or one names what is not there.
-void check_blocks(const torch::nn::Module& module, const std::vector<Block>& blocks);
+LOCKSTEP_API void check_blocks(const torch::nn::Module& module, const std::vector<Block>& blocks);
 
 /// The parameters and buffers of the modules that a block names; and those that it names
 /// themselves.
-std::vector<NamedTensor> tensors_of_block(const torch::nn::Module& module, const Block& block);
+LOCKSTEP_API std::vector<NamedTensor> tensors_of_block(const torch::nn::Module& module,
+                                                       const Block& block);
 
 }  // namespace lockstep::nn

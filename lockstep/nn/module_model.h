@@ -4,13 +4,14 @@
 #include <torch/nn/pimpl.h>
 
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "lockstep/nn/grouped_layers.h"
+#include "lockstep/base/export.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/nn/module_blocks.h"
-#include "lockstep/nn/module_tensors.h"
 #include "lockstep/nn/network.h"
 #include "lockstep/nn/random/random_scope.h"
 
@@ -26,6 +27,36 @@ std::shared_ptr<Module> module_in(const torch::nn::ModuleHolder<Module>& holder)
   return holder.is_empty() ? nullptr : holder.ptr();
 }
 
+/// The part of `ModuleModel` that is the same for all classes of modules.
+class LOCKSTEP_API ModuleModelBase : public Model {
+ public:
+  std::vector<std::string> block_names() const override;
+  at::Tensor run_block(std::size_t block, at::Tensor input) override;
+  std::vector<NamedTensor> tensors() const override;
+  std::vector<NamedTensor> block_tensors(std::size_t block) const override;
+  void set_mode(Mode mode) override;
+  bool set_grouping(const Grouping& grouping) override;
+
+ protected:
+  /// `module` is owned by the derived class. Errors: `Options` for a null pointer.
+  ModuleModelBase(torch::nn::Module* module, BlockSource source);
+
+  /// Called once, by the constructor of the derived class. Errors: those of `check_blocks`.
+  void set_blocks(std::vector<Block> blocks);
+  /// Errors: `Options` if the module cannot be cloned.
+  std::shared_ptr<torch::nn::Module> clone_module() const;
+  /// Throws `Options`: the clone of the module is of a base class.
+  [[noreturn]] void refuse_clone() const;
+  /// Gives a module that the same function made the values of this one.
+  /// Errors: `Options` if they are not alike.
+  void copy_to(torch::nn::Module& made) const;
+
+ private:
+  torch::nn::Module* module_;
+  BlockSource source_;
+  std::vector<Block> blocks_;
+};
+
 /// A module as a `Model`: the blocks that it lists, of a `Network` those that were added, of a
 /// `torch::nn::Sequential` its children, of any other the whole, "model", by its
 /// `at::Tensor forward(at::Tensor)`.
@@ -34,47 +65,22 @@ std::shared_ptr<Module> module_in(const torch::nn::ModuleHolder<Module>& holder)
 /// a Sequential draw otherwise than they would within one module; where stages begin changes
 /// nothing.
 template <typename Module>
-class ModuleModel : public Model {
+class ModuleModel : public ModuleModelBase {
  public:
-  explicit ModuleModel(std::shared_ptr<Module> module) : module_(std::move(module)) {
-    if (module_ == nullptr) refuse_null();
-    blocks_ = blocks_of(*module_);
-    check_blocks(*module_, blocks_);
+  explicit ModuleModel(std::shared_ptr<Module> module)
+      : ModuleModelBase(module.get(), block_source<Module>()), module_(std::move(module)) {
+    set_blocks(blocks_of(*module_));
   }
-
-  std::vector<std::string> block_names() const override {
-    std::vector<std::string> names;
-    for (const auto& block : blocks_) names.push_back(block.name);
-    return names;
-  }
-
-  at::Tensor run_block(std::size_t block, at::Tensor input) override {
-    if (auto* const scope = RandomScope::current()) {
-      scope->enter_block(static_cast<std::uint32_t>(block));
-    }
-    return blocks_.at(block).run(std::move(input));
-  }
-
-  std::vector<NamedTensor> tensors() const override { return tensors_of(*module_); }
-  std::vector<NamedTensor> block_tensors(std::size_t block) const override {
-    if (block_source<Module>() == BlockSource::Whole) return tensors();
-    return tensors_of_block(*module_, blocks_.at(block));
-  }
-  void set_mode(Mode mode) override { module_->train(mode == Mode::Train); }
-  bool set_grouping(const Grouping& grouping) override { return group_layers(*module_, grouping); }
 
   /// A copy of the same class, with the same weights.
   std::unique_ptr<Model> clone() const override {
-    auto copy = std::dynamic_pointer_cast<Module>(clone_module(*module_));
-    if (copy == nullptr) refuse_other_type(*module_);
+    auto copy = std::dynamic_pointer_cast<Module>(clone_module());
+    if (copy == nullptr) refuse_clone();
     return std::make_unique<ModuleModel>(std::move(copy));
   }
 
  protected:
   std::shared_ptr<Module> module_;
-
- private:
-  std::vector<Block> blocks_;
 };
 
 /// A module that a function makes: the function makes its clones, too, so that any module will do.
@@ -86,7 +92,7 @@ class MadeModel final : public ModuleModel<Module> {
 
   std::unique_ptr<Model> clone() const override {
     auto copy = module_in(make_seeded(seed_, make_));
-    copy_made_module(*this->module_, *copy);
+    this->copy_to(*copy);
     return std::make_unique<MadeModel>(std::move(copy), make_, seed_);
   }
 

@@ -7,11 +7,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include "lockstep/nn/torch_versions.h"
+#include "lockstep/base/export.h"
 
 namespace lockstep::nn {
+
+namespace detail {
+template <typename Class, typename Result, typename Argument>
+std::remove_cvref_t<Argument> argument_of(Result (Class::*)(Argument) const);
+}
+
+/// `c10::optional<torch::Device>` in libtorch 1.13, `std::optional<torch::Device>` in 2.x.
+using OptionalDevice = decltype(detail::argument_of(&torch::nn::Module::clone));
 
 /// What a network takes: pictures [N, channels, height, width] no smaller than this, and where
 /// `exact` is set, of just this size.
@@ -42,7 +51,7 @@ struct Block {
 ///     });
 ///
 /// Errors: `Options` for a picture that it cannot take.
-class Network : public torch::nn::Module {
+class LOCKSTEP_API Network : public torch::nn::Module {
  public:
   using Describe = std::function<void(Network&)>;
 

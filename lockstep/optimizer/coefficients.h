@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "lockstep/base/export.h"
 #include "lockstep/optimizer/optimizer.h"
 
 namespace lockstep::optimizer {
@@ -44,10 +45,12 @@ struct AdamCoefficients {
 };
 
 Rows rows_of(const Slice& slice);
-SgdCoefficients sgd_coefficients(const SgdOptions& options, const UpdateFacts& facts,
-                                 float gradient_scale);
-AdamCoefficients adam_coefficients(const AdamOptions& options, const UpdateFacts& facts,
-                                   float gradient_scale);
+LOCKSTEP_PRIVATE_API SgdCoefficients sgd_coefficients(const SgdOptions& options,
+                                                      const UpdateFacts& facts,
+                                                      float gradient_scale);
+LOCKSTEP_PRIVATE_API AdamCoefficients adam_coefficients(const AdamOptions& options,
+                                                        const UpdateFacts& facts,
+                                                        float gradient_scale);
 AdamCoefficients lamb_coefficients(const AdamOptions& options, const UpdateFacts& facts,
                                    float gradient_scale, double trust);
 

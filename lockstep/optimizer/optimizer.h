@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// Neighbouring elements of one parameter, and all that it takes to compute their next values.
@@ -80,7 +82,7 @@ enum class DecayOf : std::uint8_t {
 ///                          .group({.names = {"head.*"}, .lr = 1e-2}).clip_norm(1.0);
 ///
 /// Errors: `Options` for numbers that cannot be meant.
-class Optimizer {
+class LOCKSTEP_API Optimizer {
  public:
   OptimizerKind kind() const noexcept { return kind_; }
   std::string_view name() const noexcept;
@@ -124,15 +126,15 @@ class Optimizer {
 };
 
 /// As `torch::optim::SGD`, without dampening.
-Optimizer SGD(const SgdOptions& options = {});
+LOCKSTEP_API Optimizer SGD(const SgdOptions& options = {});
 /// As `torch::optim::Adam`, without amsgrad.
-Optimizer Adam(const AdamOptions& options = {});
+LOCKSTEP_API Optimizer Adam(const AdamOptions& options = {});
 /// As `torch::optim::AdamW`, without amsgrad; its weight decay is 0 unless you say one.
-Optimizer AdamW(const AdamOptions& options = {});
+LOCKSTEP_API Optimizer AdamW(const AdamOptions& options = {});
 /// You et al., "Large batch optimization for deep learning": AdamW's direction, as long as the
 /// parameter itself (a ratio of 1 where either norm is zero).
-Optimizer LAMB(const AdamOptions& options = {});
+LOCKSTEP_API Optimizer LAMB(const AdamOptions& options = {});
 /// One of your own.
-Optimizer custom_optimizer(CustomOptions options);
+LOCKSTEP_API Optimizer custom_optimizer(CustomOptions options);
 
 }  // namespace lockstep

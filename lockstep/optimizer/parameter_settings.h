@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/optimizer/optimizer.h"
 
 namespace lockstep::optimizer {
@@ -27,7 +28,7 @@ struct ParameterSettings {
 /// The settings of each parameter, in the order given.
 ///
 /// Errors: `Options` for a group that fits no parameter, with the closest name.
-std::vector<ParameterSettings> settings_of(const Optimizer& optimizer,
-                                           std::span<const ParameterFacts> parameters);
+LOCKSTEP_PRIVATE_API std::vector<ParameterSettings> settings_of(
+    const Optimizer& optimizer, std::span<const ParameterFacts> parameters);
 
 }  // namespace lockstep::optimizer

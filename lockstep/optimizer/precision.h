@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 
 namespace lockstep {
 
@@ -32,14 +33,14 @@ constexpr DataType gradient_type(Precision precision, Half half) noexcept {
 
 /// "32.32", "16.32", "16.16"; "bf16", "fp16"; "mean", "sum"; "ordered", "fast". Throw `Options`,
 /// with the choices, for other words.
-Precision parse_precision(std::string_view text);
-Half parse_half(std::string_view text);
-Reduction parse_reduction(std::string_view text);
-ReductionOrder parse_reduction_order(std::string_view text);
+LOCKSTEP_API Precision parse_precision(std::string_view text);
+LOCKSTEP_API Half parse_half(std::string_view text);
+LOCKSTEP_API Reduction parse_reduction(std::string_view text);
+LOCKSTEP_API ReductionOrder parse_reduction_order(std::string_view text);
 
-std::string_view name_of(Precision precision) noexcept;
-std::string_view name_of(Half half) noexcept;
-std::string_view name_of(Reduction reduction) noexcept;
-std::string_view name_of(ReductionOrder order) noexcept;
+LOCKSTEP_API std::string_view name_of(Precision precision) noexcept;
+LOCKSTEP_API std::string_view name_of(Half half) noexcept;
+LOCKSTEP_API std::string_view name_of(Reduction reduction) noexcept;
+LOCKSTEP_API std::string_view name_of(ReductionOrder order) noexcept;
 
 }  // namespace lockstep

@@ -5,14 +5,16 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 enum class ScheduleKind : std::uint8_t { Constant, Step, Cosine, Linear };
 
 /// "constant", "step", "cosine", "linear". Throws `Options`, with the choices, for other words.
-ScheduleKind parse_schedule(std::string_view name);
-std::string_view name_of(ScheduleKind kind) noexcept;
-std::vector<std::string> schedule_names();
+LOCKSTEP_API ScheduleKind parse_schedule(std::string_view name);
+LOCKSTEP_API std::string_view name_of(ScheduleKind kind) noexcept;
+LOCKSTEP_API std::vector<std::string> schedule_names();
 
 /// How the learning rate changes over a run, as a factor of the optimizer's own.
 struct Schedule {
@@ -30,10 +32,10 @@ struct RunLength {
 };
 
 /// Throws `Options` for numbers that cannot be meant, as a warm-up longer than the run.
-void check(const Schedule& schedule, const RunLength& length);
+LOCKSTEP_API void check(const Schedule& schedule, const RunLength& length);
 
 /// The factor for an optimizer step, counted from 0 over the whole run. Beyond the end of the run
 /// it stays what it was last.
-double factor(const Schedule& schedule, const RunLength& length, std::int64_t step);
+LOCKSTEP_API double factor(const Schedule& schedule, const RunLength& length, std::int64_t step);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 #include "lockstep/optimizer/optimizer.h"
 
 namespace lockstep::optimizer {
@@ -15,31 +16,32 @@ namespace lockstep::optimizer {
 
 /// Writes the next weights and state of a slice with a built-in optimizer. `gradient_scale`
 /// (clipping) is multiplied with each gradient; `trust` is LAMB's ratio.
-void update(const Optimizer& optimizer, const Slice& slice, const UpdateFacts& facts,
-            float gradient_scale, double trust);
+LOCKSTEP_PRIVATE_API void update(const Optimizer& optimizer, const Slice& slice,
+                                 const UpdateFacts& facts, float gradient_scale, double trust);
 
 /// Sums of squares of a slice's weights and of LAMB's direction for it.
 struct TrustSums {
   double weights = 0;
   double direction = 0;
 };
-TrustSums trust_sums(const Optimizer& optimizer, const Slice& slice, const UpdateFacts& facts,
-                     float gradient_scale);
+LOCKSTEP_PRIVATE_API TrustSums trust_sums(const Optimizer& optimizer, const Slice& slice,
+                                          const UpdateFacts& facts, float gradient_scale);
 /// LAMB's ratio for a whole parameter, of the sums of all its slices: 1 where either is zero.
-double trust_ratio(const TrustSums& sums) noexcept;
+LOCKSTEP_PRIVATE_API double trust_ratio(const TrustSums& sums) noexcept;
 
 /// next[i] = decay · average[i] + (1 - decay) · weights[i]
-void average(double decay, std::span<const float> average, std::span<const float> weights,
-             std::span<float> next);
+LOCKSTEP_PRIVATE_API void average(double decay, std::span<const float> average,
+                                  std::span<const float> weights, std::span<float> next);
 
-double sum_of_squares(std::span<const float> values);
-std::int64_t count_not_finite(std::span<const float> values);
+LOCKSTEP_PRIVATE_API double sum_of_squares(std::span<const float> values);
+LOCKSTEP_PRIVATE_API std::int64_t count_not_finite(std::span<const float> values);
 
 /// Rounds each value to F16 or BF16, and divides it by `scale`, a power of two; to F32: divides
 /// only. `from` may be `to`.
-void round_leaf(DataType type, float scale, std::span<const float> from, std::span<float> to);
+LOCKSTEP_PRIVATE_API void round_leaf(DataType type, float scale, std::span<const float> from,
+                                     std::span<float> to);
 
 void scale(float factor, std::span<float> values);
-void divide(float divisor, std::span<float> values);
+LOCKSTEP_PRIVATE_API void divide(float divisor, std::span<float> values);
 
 }  // namespace lockstep::optimizer

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "lockstep/base/export.h"
 #include "lockstep/plan/plan.h"
+#include "lockstep/plan/stage_split.h"
 
 namespace lockstep::plan {
 
@@ -30,6 +32,7 @@ struct PlanRequest {
 };
 
 /// Decides the rest: a pure function.
-Plan make_plan(const PlanRequest& request, const ModelProfile& profile, const StageSplit& split);
+LOCKSTEP_PRIVATE_API Plan make_plan(const PlanRequest& request, const ModelProfile& profile,
+                                    const StageSplit& split);
 
 }  // namespace lockstep::plan

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::plan {
 
 /// What one block of a model takes, for one micro-batch.
@@ -36,6 +38,6 @@ struct ModelProfile {
 
 /// Whether a stage may begin with this block: nothing before it shares anything with it or with
 /// what follows.
-bool may_begin_stage(const ModelProfile& profile, int block);
+LOCKSTEP_API bool may_begin_stage(const ModelProfile& profile, int block);
 
 }  // namespace lockstep::plan

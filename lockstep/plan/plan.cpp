@@ -93,8 +93,8 @@ std::int64_t Plan::total_bytes() const noexcept {
   return bytes;
 }
 
-StageSplit split_of(const Plan& plan) {
-  StageSplit split;
+std::vector<int> split_of(const Plan& plan) {
+  std::vector<int> split;
   for (const auto& stage : plan.stages) split.push_back(stage.first_block);
   return split;
 }

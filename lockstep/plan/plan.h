@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/plan/model_profile.h"
 #include "lockstep/plan/pipeline_schedule.h"
-#include "lockstep/plan/stage_split.h"
-#include "lockstep/topology/placement.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::plan {
 
@@ -36,7 +36,7 @@ struct PlacedStage {
 };
 
 /// Bytes of tensors, at the most at the same time.
-struct DeviceMemory {
+struct LOCKSTEP_API DeviceMemory {
   std::int64_t activations = 0;
   std::int64_t gradients = 0;  ///< until they are handed in
   std::int64_t buffers = 0;    ///< each replica's own, as running statistics
@@ -62,7 +62,7 @@ struct ElementRange {
   bool operator==(const ElementRange&) const = default;
 };
 
-struct InstancePlan {
+struct LOCKSTEP_API InstancePlan {
   int instance = 0;
   topology::ReplicaRange replicas{};
   ElementRange slice{};  ///< that it reduces and updates
@@ -90,7 +90,7 @@ struct SharedBytes {
 /// plan`.
 ///
 /// Nothing that is decided here has any influence on bits; T, which has, is told.
-struct Plan {
+struct LOCKSTEP_API Plan {
   std::string model{};
   topology::JobShape shape{};
   int threads_per_device = 1;  ///< T
@@ -114,11 +114,11 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// The first blocks of its stages.
-StageSplit split_of(const Plan& plan);
+/// The first blocks of its stages, ascending from 0.
+LOCKSTEP_API std::vector<int> split_of(const Plan& plan);
 
 /// What a user should know before it runs, in whole sentences: that it would not fit memory, that
 /// too few micro-batches keep stages idle.
-std::vector<std::string> warnings_of(const Plan& plan);
+LOCKSTEP_API std::vector<std::string> warnings_of(const Plan& plan);
 
 }  // namespace lockstep::plan

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/plan/plan.h"
 #include "lockstep/plan/plan_lock.h"
 
@@ -15,7 +16,7 @@ namespace lockstep::plan {
 
 /// What a plan depends on, by name: model, shapes, options, topology, library version, machine. Two
 /// plans with the same facts are the same plan.
-struct PlanKey {
+struct LOCKSTEP_PRIVATE_API PlanKey {
   std::vector<std::pair<std::string, std::string>> facts;
 
   /// 16 hexadecimal digits.
@@ -32,7 +33,7 @@ struct PlanKey {
 ///
 /// Any number of threads may call its members at the same time; `tell` and `heartbeat` are then
 /// called from each of them.
-class PlanCache {
+class LOCKSTEP_PRIVATE_API PlanCache {
  public:
   struct Settings {
     std::int64_t most_bytes = std::int64_t{64} << 20;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/plan/pipeline_schedule.h"
 
 namespace lockstep::plan {
@@ -44,7 +45,7 @@ struct FlowShape {
 /// overtakes another: the oldest micro-batch of all may always go on.
 ///
 /// Each device has a thread of its own, which asks and tells.
-class StepFlow {
+class LOCKSTEP_PRIVATE_API StepFlow {
  public:
   explicit StepFlow(FlowShape shape);
 

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::topology {
 
 /// A set of environment variables: this process's own, or those that a child will get.
 ///
 /// Everything else in lockstep is handed one of these; only this module reads the real environment.
-class Environment {
+class LOCKSTEP_PRIVATE_API Environment {
  public:
   Environment() = default;
   explicit Environment(std::map<std::string, std::string> variables)
@@ -37,6 +39,6 @@ class Environment {
 
 /// Gives this process a variable, unless it has it, for a library that looks nowhere else. No other
 /// thread may look at the environment meanwhile.
-void set_for_libraries(const std::string& name, const std::string& value);
+LOCKSTEP_PRIVATE_API void set_for_libraries(const std::string& name, const std::string& value);
 
 }  // namespace lockstep::topology

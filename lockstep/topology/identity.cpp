@@ -9,6 +9,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
+#include "lockstep/topology/environment.h"
+#include "lockstep/topology/host_list.h"
 
 namespace lockstep::topology {
 namespace {

@@ -6,10 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/topology/environment.h"
-#include "lockstep/topology/placement.h"
+#include "lockstep/base/export.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::topology {
+
+class Environment;
 
 /// Who started this process, and so whose variables say who it is.
 enum class LaunchedBy { Nobody, Lockstep, Torchrun, OpenMpi, Slurm };
@@ -19,8 +21,8 @@ enum class LaunchedBy { Nobody, Lockstep, Torchrun, OpenMpi, Slurm };
 enum class TransportKind { Auto, Local, Shm, Tcp, Mpi };
 
 /// "auto", "local", "shm", "tcp", "mpi"; nothing for other names.
-std::optional<TransportKind> parse_transport(std::string_view name);
-std::string_view name_of(TransportKind transport) noexcept;
+LOCKSTEP_API std::optional<TransportKind> parse_transport(std::string_view name);
+LOCKSTEP_API std::string_view name_of(TransportKind transport) noexcept;
 
 /// One of several hosts that a job runs on, as its instances know it.
 struct JobHost {
@@ -74,14 +76,14 @@ struct Rendezvous {
 };
 
 /// Writes the contract: lockstep's variables and torchrun's.
-void write_identity(Environment& environment, const Identity& identity,
-                    const Rendezvous& rendezvous);
+LOCKSTEP_API void write_identity(Environment& environment, const Identity& identity,
+                                 const Rendezvous& rendezvous);
 
 /// Reads it back. The first of lockstep's, torchrun's, Open MPI's and Slurm's variables that are
 /// set decide; with none of them the process is alone.
 ///
 /// Throws `Options`, naming variable and value, where one is missing, malformed or contradicts
 /// another.
-Identity read_identity(const Environment& environment);
+LOCKSTEP_API Identity read_identity(const Environment& environment);
 
 }  // namespace lockstep::topology

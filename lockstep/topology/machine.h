@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/topology/placement.h"
 
 namespace lockstep::topology {
@@ -16,7 +17,7 @@ struct Core {
 };
 
 /// The part of a host that a job may use.
-struct Machine {
+struct LOCKSTEP_PRIVATE_API Machine {
   std::string cpu_model;
   std::int64_t memory_bytes = 0;
   std::vector<Core> cores;          ///< by NUMA node, then by number
@@ -36,7 +37,7 @@ Machine without_cores(Machine machine, const std::vector<int>& cores);
 int threads_per_device(int usable_cores, const Placement& placement);
 
 /// How many devices of `threads` cores a host has for its stages; stages beyond that share them.
-int devices_on_host(int usable_cores, int threads, int stages);
+LOCKSTEP_PRIVATE_API int devices_on_host(int usable_cores, int threads, int stages);
 
 /// The device of each stage of an instance, replica by replica, round robin over the host's
 /// devices.

@@ -4,25 +4,9 @@
 #include <vector>
 
 #include "lockstep/topology/host_list.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::topology {
-
-/// How large a job is, in the words of `docs/architecture.md`.
-struct JobShape {
-  int replicas = 1;
-  int instances = 1;
-  int devices_per_replica = 1;  ///< the stages of one replica
-
-  bool operator==(const JobShape&) const = default;
-};
-
-/// A contiguous range of replicas.
-struct ReplicaRange {
-  int first = 0;
-  int count = 0;
-
-  bool operator==(const ReplicaRange&) const = default;
-};
 
 /// Where one instance is, and what it carries.
 struct InstancePlace {
@@ -44,10 +28,6 @@ struct Placement {
   /// The stages that one host computes: its replicas times the devices of each.
   int stages_on_host(int host) const;
 };
-
-/// The replicas of one instance: contiguous, balanced within one, earlier instances carry more.
-/// A function of the shape alone, so every process of a job can compute it for every other.
-ReplicaRange replicas_of(int instance, const JobShape& shape);
 
 /// Divides the instances evenly among the hosts, within their slots; earlier hosts take more.
 /// Throws `Options` where the shape is impossible or the slots do not suffice.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/export.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/train/history.h"
 
@@ -14,7 +15,7 @@ namespace lockstep {
 ///
 /// A job that was started again, or goes on from a checkpoint, walks through `fit` once more, from
 /// the epoch that was under way: whoever decides something decides it from the history alone.
-class Callback {
+class LOCKSTEP_API Callback {
  public:
   virtual ~Callback() = default;
 
@@ -48,26 +49,26 @@ namespace callbacks {
 
 /// Takes checkpoints, as `Options::checkpoints` says, and goes on from the newest where there is
 /// one.
-CallbackPtr checkpoint(CheckpointOptions options);
+LOCKSTEP_API CallbackPtr checkpoint(CheckpointOptions options);
 
 /// How the learning rate changes over a training of so many epochs. It is known from the beginning,
 /// so that a training goes on as it would have gone.
-CallbackPtr learning_rate(const Schedule& schedule, int epochs);
+LOCKSTEP_API CallbackPtr learning_rate(const Schedule& schedule, int epochs);
 
 /// Ends the training when a metric gets no better. Where it goes on from a checkpoint, epochs
 /// before it count as well.
 ///
 /// Errors: `Options` for numbers that cannot be meant; from `Trainer::fit`, for a metric that there
 /// is not.
-CallbackPtr early_stop(const EarlyStopOptions& options = {});
+LOCKSTEP_API CallbackPtr early_stop(const EarlyStopOptions& options = {});
 
 /// Tells a sink of what happens, on instance 0: `ui::TrainDisplay` shows it. The sink outlives it.
-CallbackPtr log(events::TrainSink& sink);
+LOCKSTEP_API CallbackPtr log(events::TrainSink& sink);
 
 /// Writes losses and metrics for TensorBoard, into a file of this folder, on instance 0
 /// (`monitor::TensorBoardLog` names the curves). Errors: from `Trainer::fit`, `Io`; a disk that is
 /// full later on ends the curves, and nothing else.
-CallbackPtr tensorboard(const std::string& folder);
+LOCKSTEP_API CallbackPtr tensorboard(const std::string& folder);
 
 }  // namespace callbacks
 }  // namespace lockstep

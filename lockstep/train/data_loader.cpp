@@ -5,9 +5,14 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sampling/sample_order.h"
 #include "lockstep/data/sets/numbered_set.h"
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/gpu/memory.h"
+#include "lockstep/train/batch_tensors.h"
+#include "lockstep/train/job_layout.h"
+#include "lockstep/train/loop_position.h"
+#include "lockstep/train/stored_set.h"
 
 namespace lockstep {
 namespace {
@@ -120,62 +125,86 @@ const data::Dataset& checked(const data::DatasetPtr& set) {
 
 }  // namespace
 
-namespace {
+struct DataLoader::State {
+  State(const Options& options, const data::DatasetPtr& set, const DataLoaderOptions& loading)
+      : layout(train::lay_out(options)),
+        order(checked(set).size(), shape_of(options, loading, layout),
+              {.seed = options.seed(), .shuffle = loading.shuffle, .limit = loading.limit}),
+        tensors(tensors_for(options, *set, loading)),
+        stored(decide_storage(options, set, loading)),
+        stored_fields(stored ? stored->fields() : std::vector<data::Field>()),
+        buffers(train::loader_buffers(options, layout)),
+        loader(loaded_set(set, stored.has_value()),
+               data::micro_batches(order, layout.local, layout.num_first_devices()),
+               train_loader_options(options,
+                                    stored ? std::nullopt : decide_pipeline(options, *set, loading),
+                                    loading, layout, buffers)),
+        batches_per_iteration(loader.batches_per_epoch() / order.iterations_per_epoch()),
+        is_shuffled(loading.shuffle),
+        position(options.loop_position()),
+        number(position->add_loader()) {}
 
-/// What one launch takes is held until the GPU has it, while the next is filled.
-int batches_for_gpu(const Options& options, int replicas) {
-  const auto steps = std::min(options.device_iterations(), options.steps_at_once());
-  const auto at_once = steps * options.gradient_accumulation() * replicas;
-  const auto buffers = 2 * at_once + 2;
-  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
-  throw Error(ErrorKind::Options,
-              fmt::format("DataLoader: expected at most {} micro-batches in a launch, found {}",
-                          data::kMostBuffers / 2 - 1, at_once),
-              "a lower --gradient-accumulation, or fewer --device-iterations");
-}
-
-}  // namespace
-
-int train::loader_buffers(const Options& options, const JobLayout& layout) {
-  return layout.gpu ? batches_for_gpu(options, layout.local.count)
-                    : batches_at_once(options, layout.num_first_devices());
-}
-
-int train::batches_at_once(const Options& options, int first_devices) {
-  const auto in_use = plan::most_in_flight({.schedule = options.pipeline(),
-                                            .stages = options.devices_per_replica(),
-                                            .micro_batches = options.gradient_accumulation()},
-                                           0);
-  // Each device holds those that are under way while it asks for another, which is being filled.
-  const auto buffers = first_devices * (in_use + 1) + 2;
-  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
-  throw Error(
-      ErrorKind::Options,
-      fmt::format("DataLoader: expected at most {} micro-batches at the same time, found {} "
-                  "with the pipeline schedule {}",
-                  data::kMostBuffers, buffers, name_of(options.pipeline())),
-      "--pipeline 1f1b, or a lower --gradient-accumulation");
-}
+  train::JobLayout layout;
+  data::TrainOrder order;
+  train::BatchTensors tensors;
+  std::optional<train::StoredSet> stored;
+  std::vector<data::Field> stored_fields;
+  int buffers;
+  data::Loader loader;
+  std::int64_t batches_per_iteration;
+  bool is_shuffled;
+  std::shared_ptr<train::LoopPosition> position;
+  int number;
+  std::int64_t next_epoch = 0;
+  std::int64_t next_iteration = 0;
+};
 
 DataLoader::DataLoader(const Options& options, data::DatasetPtr set,
                        const DataLoaderOptions& loading)
-    : layout_(train::lay_out(options)),
-      order_(checked(set).size(), shape_of(options, loading, layout_),
-             {.seed = options.seed(), .shuffle = loading.shuffle, .limit = loading.limit}),
-      tensors_(tensors_for(options, *set, loading)),
-      stored_(decide_storage(options, set, loading)),
-      stored_fields_(stored_ ? stored_->fields() : std::vector<data::Field>()),
-      buffers_(train::loader_buffers(options, layout_)),
-      loader_(loaded_set(set, stored_.has_value()),
-              data::micro_batches(order_, layout_.local, layout_.num_first_devices()),
-              train_loader_options(options,
-                                   stored_ ? std::nullopt : decide_pipeline(options, *set, loading),
-                                   loading, layout_, buffers_)),
-      batches_per_iteration_(loader_.batches_per_epoch() / order_.iterations_per_epoch()),
-      is_shuffled_(loading.shuffle),
-      position_(options.loop_position()),
-      number_(position_->add_loader()) {
+    : state_(std::make_unique<State>(options, set, loading)) {
   options.freeze("DataLoader");
+}
+
+DataLoader::DataLoader(DataLoader&&) noexcept = default;
+DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
+DataLoader::~DataLoader() = default;
+
+std::int64_t DataLoader::size() const noexcept {
+  return state_->order.iterations_per_epoch();
+}
+std::int64_t DataLoader::steps_per_epoch() const noexcept {
+  return state_->order.steps_per_epoch();
+}
+const data::BatchShape& DataLoader::shape() const noexcept {
+  return state_->order.shape();
+}
+std::int64_t DataLoader::samples() const noexcept {
+  return state_->order.samples();
+}
+bool DataLoader::is_shuffled() const noexcept {
+  return state_->is_shuffled;
+}
+
+const train::JobLayout& DataLoader::layout() const noexcept {
+  return state_->layout;
+}
+const train::BatchTensors& DataLoader::tensors() const noexcept {
+  return state_->tensors;
+}
+const std::optional<train::StoredSet>& DataLoader::stored() const noexcept {
+  return state_->stored;
+}
+const std::vector<data::Field>& DataLoader::fields() const noexcept {
+  return state_->stored ? state_->stored_fields : state_->loader.fields();
+}
+int DataLoader::workers() const noexcept {
+  return state_->loader.workers();
+}
+int DataLoader::buffers() const noexcept {
+  return state_->buffers;
+}
+int DataLoader::number() const noexcept {
+  return state_->number;
 }
 
 void DataLoader::go_to(std::int64_t epoch, std::int64_t iteration) {
@@ -185,43 +214,77 @@ void DataLoader::go_to(std::int64_t epoch, std::int64_t iteration) {
                             "to {}, found {} and {}",
                             size() - 1, epoch, iteration));
   }
-  position_->take(number_);  // whoever says it later knows better
-  next_epoch_ = epoch;
-  next_iteration_ = iteration;
+  state_->position->take(state_->number);  // whoever says it later knows better
+  state_->next_epoch = epoch;
+  state_->next_iteration = iteration;
 }
 
 DataLoader::Iterator DataLoader::begin() {
-  if (const auto point = position_->take(number_)) {
-    next_epoch_ = point->epoch;
-    next_iteration_ = 0;
+  if (const auto point = state_->position->take(state_->number)) {
+    state_->next_epoch = point->epoch;
+    state_->next_iteration = 0;
   }
-  return Iterator({this, next_epoch_++, std::exchange(next_iteration_, 0)});
+  return Iterator({this, state_->next_epoch++, std::exchange(state_->next_iteration, 0)});
 }
 
 data::Loader& DataLoader::micro_batches(const Iteration& iteration, std::int64_t first_step) {
-  const auto batches_per_step = batches_per_iteration_ / shape().device_iterations;
-  loader_.begin(iteration.epoch,
-                iteration.number * batches_per_iteration_ + first_step * batches_per_step);
-  return loader_;
+  const auto batches_per_step = state_->batches_per_iteration / shape().device_iterations;
+  state_->loader.begin(iteration.epoch, iteration.number * state_->batches_per_iteration +
+                                            first_step * batches_per_step);
+  return state_->loader;
 }
+
+struct EvaluationLoader::State {
+  State(const Options& options, const data::DatasetPtr& set, const DataLoaderOptions& loading)
+      : layout(train::lay_out(options)),
+        order(checked(set).size(), {.batch_size = loading.batch_size,
+                                    .replicas = layout.replicas,
+                                    .seed = options.seed(),
+                                    .limit = loading.limit}),
+        tensors(tensors_for(options, *set, loading)),
+        loader(set, data::evaluation_batches(order, layout.local),
+               loader_options(options, decide_pipeline(options, *set, loading), loading,
+                              2 * layout.num_devices + 2)) {}
+
+  train::JobLayout layout;
+  data::EvaluationOrder order;
+  train::BatchTensors tensors;
+  data::Loader loader;
+};
 
 EvaluationLoader::EvaluationLoader(const Options& options, data::DatasetPtr set,
                                    const DataLoaderOptions& loading)
-    : layout_(train::lay_out(options)),
-      order_(checked(set).size(), {.batch_size = loading.batch_size,
-                                   .replicas = layout_.replicas,
-                                   .seed = options.seed(),
-                                   .limit = loading.limit}),
-      tensors_(tensors_for(options, *set, loading)),
-      loader_(set, data::evaluation_batches(order_, layout_.local),
-              loader_options(options, decide_pipeline(options, *set, loading), loading,
-                             2 * layout_.num_devices + 2)) {
+    : state_(std::make_unique<State>(options, set, loading)) {
   options.freeze("EvaluationLoader");
 }
 
+EvaluationLoader::EvaluationLoader(EvaluationLoader&&) noexcept = default;
+EvaluationLoader& EvaluationLoader::operator=(EvaluationLoader&&) noexcept = default;
+EvaluationLoader::~EvaluationLoader() = default;
+
+std::int64_t EvaluationLoader::batches() const noexcept {
+  return state_->order.batches();
+}
+std::int64_t EvaluationLoader::local_batches() const noexcept {
+  return state_->loader.batches_per_epoch();
+}
+std::int64_t EvaluationLoader::samples() const noexcept {
+  return state_->order.samples();
+}
+std::int64_t EvaluationLoader::size_of(std::int64_t batch) const noexcept {
+  return state_->order.size_of(batch);
+}
+
+const std::vector<data::Field>& EvaluationLoader::fields() const noexcept {
+  return state_->loader.fields();
+}
+const train::BatchTensors& EvaluationLoader::tensors() const noexcept {
+  return state_->tensors;
+}
+
 data::Loader& EvaluationLoader::batches_from_the_first() {
-  loader_.begin(0);
-  return loader_;
+  state_->loader.begin(0);
+  return state_->loader;
 }
 
 }  // namespace lockstep

@@ -5,23 +5,22 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "lockstep/base/export.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/field.h"
 #include "lockstep/data/loader/loader.h"
-#include "lockstep/train/batch_tensors.h"
-#include "lockstep/train/job_layout.h"
+#include "lockstep/data/sampling/batch_shape.h"
+#include "lockstep/data/transform/pipeline.h"
 #include "lockstep/train/options.h"
-#include "lockstep/train/stored_set.h"
 
 namespace lockstep {
 
 namespace train {
-
-/// Micro-batches that an instance has filled, or in use, at the same time; `first_devices` of its
-/// devices begin replicas.
-int batches_at_once(const Options& options, int first_devices);
-/// The same for an instance of this layout, whatever computes.
-int loader_buffers(const Options& options, const JobLayout& layout);
-
+class BatchTensors;
+struct JobLayout;
+struct StoredSet;
 }  // namespace train
 
 /// What a loader of a training job is asked for.
@@ -43,9 +42,12 @@ struct DataLoaderOptions {
 ///
 /// What comes is a function of the set, the seed, the batch sizes and the number of replicas alone.
 /// One thread uses it at a time. Errors: those of `data::Loader` and `data::TrainOrder`.
-class DataLoader {
+class LOCKSTEP_API DataLoader {
  public:
   DataLoader(const Options& options, data::DatasetPtr set, const DataLoaderOptions& loading);
+  DataLoader(DataLoader&&) noexcept;
+  DataLoader& operator=(DataLoader&&) noexcept;
+  ~DataLoader();
 
   /// One call of `TrainingModel::step`: D optimizer steps. The samples are loaded while it runs.
   struct Iteration {
@@ -54,12 +56,12 @@ class DataLoader {
     std::int64_t number;  ///< within the epoch, from 0
   };
 
-  std::int64_t size() const noexcept { return order_.iterations_per_epoch(); }
-  std::int64_t steps_per_epoch() const noexcept { return order_.steps_per_epoch(); }
-  const data::BatchShape& shape() const noexcept { return order_.shape(); }
+  std::int64_t size() const noexcept;
+  std::int64_t steps_per_epoch() const noexcept;
+  const data::BatchShape& shape() const noexcept;
   /// That are used, and whether each epoch has an order of its own.
-  std::int64_t samples() const noexcept { return order_.samples(); }
-  bool is_shuffled() const noexcept { return is_shuffled_; }
+  std::int64_t samples() const noexcept;
+  bool is_shuffled() const noexcept;
 
   /// Where the next walk over it begins.
   void go_to(std::int64_t epoch, std::int64_t iteration = 0);
@@ -69,36 +71,23 @@ class DataLoader {
   std::default_sentinel_t end() const noexcept { return {}; }
 
   // For the engine.
-  const train::JobLayout& layout() const noexcept { return layout_; }
-  const train::BatchTensors& tensors() const noexcept { return tensors_; }
+  const train::JobLayout& layout() const noexcept;
+  const train::BatchTensors& tensors() const noexcept;
   /// Where samples are made on a GPU.
-  const std::optional<train::StoredSet>& stored() const noexcept { return stored_; }
+  const std::optional<train::StoredSet>& stored() const noexcept;
   /// The fields of a micro-batch that training sees, by sample.
-  const std::vector<data::Field>& fields() const noexcept {
-    return stored_ ? stored_fields_ : loader_.fields();
-  }
-  int workers() const noexcept { return loader_.workers(); }
+  const std::vector<data::Field>& fields() const noexcept;
+  int workers() const noexcept;
   /// Micro-batches that are filled or in use at the same time.
-  int buffers() const noexcept { return buffers_; }
+  int buffers() const noexcept;
   /// Stands at the first micro-batch of an iteration then, or of a later step of it.
   data::Loader& micro_batches(const Iteration& iteration, std::int64_t first_step = 0);
   /// Among those that were made with the same options.
-  int number() const noexcept { return number_; }
+  int number() const noexcept;
 
  private:
-  train::JobLayout layout_;
-  data::TrainOrder order_;
-  train::BatchTensors tensors_;
-  std::optional<train::StoredSet> stored_;
-  std::vector<data::Field> stored_fields_;
-  int buffers_;
-  data::Loader loader_;
-  std::int64_t batches_per_iteration_;
-  bool is_shuffled_;
-  std::shared_ptr<train::LoopPosition> position_;
-  int number_;
-  std::int64_t next_epoch_ = 0;
-  std::int64_t next_iteration_ = 0;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 class DataLoader::Iterator {
@@ -118,25 +107,26 @@ class DataLoader::Iterator {
 };
 
 /// The samples that a model is tested with, each once; whole batches are dealt out to replicas.
-class EvaluationLoader {
+class LOCKSTEP_API EvaluationLoader {
  public:
   EvaluationLoader(const Options& options, data::DatasetPtr set, const DataLoaderOptions& loading);
+  EvaluationLoader(EvaluationLoader&&) noexcept;
+  EvaluationLoader& operator=(EvaluationLoader&&) noexcept;
+  ~EvaluationLoader();
 
-  std::int64_t batches() const noexcept { return order_.batches(); }
-  std::int64_t local_batches() const noexcept { return loader_.batches_per_epoch(); }
-  std::int64_t samples() const noexcept { return order_.samples(); }
-  std::int64_t size_of(std::int64_t batch) const noexcept { return order_.size_of(batch); }
+  std::int64_t batches() const noexcept;
+  std::int64_t local_batches() const noexcept;
+  std::int64_t samples() const noexcept;
+  std::int64_t size_of(std::int64_t batch) const noexcept;
 
   // For the engine.
-  const std::vector<data::Field>& fields() const noexcept { return loader_.fields(); }
-  const train::BatchTensors& tensors() const noexcept { return tensors_; }
+  const std::vector<data::Field>& fields() const noexcept;
+  const train::BatchTensors& tensors() const noexcept;
   data::Loader& batches_from_the_first();
 
  private:
-  train::JobLayout layout_;
-  data::EvaluationOrder order_;
-  train::BatchTensors tensors_;
-  data::Loader loader_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace lockstep

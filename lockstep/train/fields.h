@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep {
 
 /// The named fields of some samples as tensors [samples, …]: what a loss and metrics look at.
-class Fields {
+class LOCKSTEP_API Fields {
  public:
   void set(std::string name, at::Tensor tensor);
 

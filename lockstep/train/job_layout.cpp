@@ -10,8 +10,10 @@
 #include <span>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/loader/loader.h"
 #include "lockstep/gpu/devices.h"
 #include "lockstep/launch/discover/machine_discovery.h"
+#include "lockstep/plan/pipeline_schedule.h"
 #include "lockstep/topology/machine.h"
 
 namespace lockstep::train {
@@ -154,6 +156,43 @@ JobLayout lay_out(const Options& options) {
   auto layout = lay_out_on_cores(options);
   if (options.device() == DeviceKind::Cuda) put_on_gpu(options.world(), layout);
   return layout;
+}
+
+namespace {
+
+/// What one launch takes is held until the GPU has it, while the next is filled.
+int batches_for_gpu(const Options& options, int replicas) {
+  const auto steps = std::min(options.device_iterations(), options.steps_at_once());
+  const auto at_once = steps * options.gradient_accumulation() * replicas;
+  const auto buffers = 2 * at_once + 2;
+  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
+  throw Error(ErrorKind::Options,
+              fmt::format("DataLoader: expected at most {} micro-batches in a launch, found {}",
+                          data::kMostBuffers / 2 - 1, at_once),
+              "a lower --gradient-accumulation, or fewer --device-iterations");
+}
+
+}  // namespace
+
+int loader_buffers(const Options& options, const JobLayout& layout) {
+  return layout.gpu ? batches_for_gpu(options, layout.local.count)
+                    : batches_at_once(options, layout.num_first_devices());
+}
+
+int batches_at_once(const Options& options, int first_devices) {
+  const auto in_use = plan::most_in_flight({.schedule = options.pipeline(),
+                                            .stages = options.devices_per_replica(),
+                                            .micro_batches = options.gradient_accumulation()},
+                                           0);
+  // Each device holds those that are under way while it asks for another, which is being filled.
+  const auto buffers = first_devices * (in_use + 1) + 2;
+  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("DataLoader: expected at most {} micro-batches at the same time, found {} "
+                  "with the pipeline schedule {}",
+                  data::kMostBuffers, buffers, name_of(options.pipeline())),
+      "--pipeline 1f1b, or a lower --gradient-accumulation");
 }
 
 }  // namespace lockstep::train

@@ -28,6 +28,11 @@ struct JobLayout {
 /// Instances of a host take its GPUs in turn. Errors: `Unavailable` where there is none.
 int gpu_of(int local_instance);
 
+/// Micro-batches that an instance of this layout has filled, or in use, at the same time.
+int loader_buffers(const Options& options, const JobLayout& layout);
+/// The same for replicas on CPUs; `first_devices` of the instance's devices begin replicas.
+int batches_at_once(const Options& options, int first_devices);
+
 /// Instances that nobody told how many threads a device has meet here: instance 0 decides.
 JobLayout lay_out(const Options& options);
 

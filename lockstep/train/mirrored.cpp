@@ -4,6 +4,7 @@
 
 #include "lockstep/train/mirrored_tensors.h"
 #include "lockstep/train/reduce_tensors.h"
+#include "lockstep/train/replica_group.h"
 
 namespace lockstep {
 

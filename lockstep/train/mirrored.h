@@ -3,17 +3,20 @@
 #include <ATen/core/Tensor.h>
 #include <torch/optim/optimizer.h>
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/operation.h"
-#include "lockstep/train/replica_group.h"
+#include "lockstep/base/export.h"
+#include "lockstep/comm/reduce_op.h"
+#include "lockstep/train/replica_context.h"
 
 namespace lockstep {
 namespace train {
 class MirroredTensors;
-}
+class ReplicaGroup;
+}  // namespace train
 
 /// A module that is the same on every replica of the job; made by `Scope::module`.
 ///
@@ -62,7 +65,7 @@ class MirroredVariable {
 /// A number, or several, of which each replica has its own, as how many samples it has seen;
 /// whoever reads it as a whole has it reduced. Made by `Scope::on_read`. A handle: copies refer to
 /// the same.
-class OnRead {
+class LOCKSTEP_API OnRead {
  public:
   /// That of a replica, to change within `Strategy::run`.
   at::Tensor& operator[](const ReplicaContext& replica) const {
@@ -90,7 +93,7 @@ class OnRead {
 /// copy. So the bits are a matter of replicas, not of instances.
 ///
 /// Outside of `Strategy::run`. Every instance makes the same calls in the same order.
-class MirroredOptimizer {
+class LOCKSTEP_API MirroredOptimizer {
  public:
   /// Takes the gradients that replicas have, combines them and changes the variables. Gradients are
   /// gone afterwards. Buffers that a replica has changed become the mean over all.

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/interval.h"
 #include "lockstep/topology/environment.h"
+#include "lockstep/train/loop_position.h"
 
 namespace lockstep {
 namespace {
@@ -18,6 +19,11 @@ void check_at_least_one(std::string_view setter, std::int64_t count) {
 }
 
 }  // namespace
+
+Options::Options() : Options(World::init()) {}
+
+Options::Options(World world)
+    : world_(std::move(world)), position_(std::make_shared<train::LoopPosition>()) {}
 
 void Options::freeze(std::string_view user) const {
   if (frozen_.user.empty()) frozen_.user = user;

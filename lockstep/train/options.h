@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/checkpoint/resume.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/events/watchers.h"
@@ -16,9 +17,12 @@
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
 #include "lockstep/train/device_options.h"
-#include "lockstep/train/loop_position.h"
 
 namespace lockstep {
+
+namespace train {
+class LoopPosition;
+}
 
 /// Which of an iteration's optimizer steps `TrainingModel::step` tells about.
 enum class OutputMode : std::uint8_t {
@@ -43,11 +47,11 @@ struct CheckpointOptions {
 ///
 /// Errors: `Options` for a number that cannot be meant, for a change after first use, and for what
 /// the launcher has set already.
-class Options {
+class LOCKSTEP_API Options {
  public:
   /// For this process, alone or one of many.
-  Options() : Options(World::init()) {}
-  explicit Options(World world) : world_(std::move(world)) {}
+  Options();
+  explicit Options(World world);
 
   /// R: replicas of the whole job; 1 unless said otherwise, by you or by the launcher.
   Options& replicas(int count);
@@ -192,7 +196,7 @@ class Options {
   checkpoint::Resume resume_;
   std::vector<std::pair<std::string, std::string>> to_match_;
   events::Watchers watchers_;
-  std::shared_ptr<train::LoopPosition> position_ = std::make_shared<train::LoopPosition>();
+  std::shared_ptr<train::LoopPosition> position_;
 };
 
 }  // namespace lockstep

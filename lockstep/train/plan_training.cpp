@@ -4,10 +4,13 @@
 
 #include "lockstep/gpu/devices.h"
 #include "lockstep/nn/compute_threads.h"
+#include "lockstep/train/batch_tensors.h"
 #include "lockstep/train/gpu_memory.h"
+#include "lockstep/train/job_layout.h"
 #include "lockstep/train/planner.h"
 #include "lockstep/train/replica_result.h"
 #include "lockstep/train/resident_training.h"
+#include "lockstep/train/stored_set.h"
 #include "lockstep/train/train_setup.h"
 
 namespace lockstep::train {

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/find_checkpoint.h"
 
 namespace lockstep::train {
 namespace {

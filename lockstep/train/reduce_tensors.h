@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/data_type.h"
-#include "lockstep/comm/operation.h"
+#include "lockstep/comm/reduce_op.h"
 #include "lockstep/train/replica_group.h"
 
 namespace lockstep::train {

@@ -5,20 +5,14 @@
 #include <span>
 
 #include "lockstep/comm/buffer.h"
-#include "lockstep/comm/operation.h"
+#include "lockstep/comm/reduce_op.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/train/device_threads.h"
 #include "lockstep/train/job_layout.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/replica_context.h"
 
 namespace lockstep {
-
-/// What a function that runs on a replica knows of it.
-struct ReplicaContext {
-  int replica = 0;               ///< of the whole job, from 0
-  int local = 0;                 ///< among those of this instance, from 0
-  int num_replicas_in_sync = 1;  ///< R
-};
 
 namespace train {
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/phase_times.h"
+#include "lockstep/train/device_times.h"
+#include "lockstep/train/job_layout.h"
 
 namespace lockstep::train {
 

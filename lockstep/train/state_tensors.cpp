@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
-#include "lockstep/nn/model_weights.h"
+#include "lockstep/nn/wanted_tensors.h"
 #include "lockstep/weights/row_major.h"
 
 namespace lockstep::train {

@@ -6,9 +6,12 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/module_tensors.h"
+#include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/scalar_types.h"
 #include "lockstep/train/mirrored_tensors.h"
 #include "lockstep/train/reduce_tensors.h"
+#include "lockstep/train/replica_group.h"
 
 namespace lockstep {
 
@@ -18,6 +21,34 @@ std::shared_ptr<train::MirroredTensors> Scope::mirror(std::vector<TensorSource> 
     tensors = std::make_shared<train::MirroredTensors>(group_, std::move(sources));
   });
   return tensors;
+}
+
+std::shared_ptr<train::MirroredTensors> Scope::mirror_modules(const MakeModule& make) const {
+  std::vector<TensorSource> sources;
+  group_->guarded("Scope::module", [&] {
+    const auto key = group_->next_module_key();
+    std::shared_ptr<torch::nn::Module> first;
+    for (int i = 0; i < group_->local().count; ++i) {
+      const nn::RandomScope draws(key);
+      auto made = make();
+      if (made == nullptr) nn::refuse_null();
+      if (i == 0) {
+        first = made;
+      } else {
+        nn::copy_made_module(*first, *made);
+      }
+      sources.push_back([made = std::move(made)] { return nn::tensors_of(*made); });
+    }
+  });
+  return mirror(std::move(sources));
+}
+
+MirroredOptimizer Scope::make_optimizer(
+    std::vector<std::shared_ptr<train::MirroredTensors>> variables,
+    const MakeOptimizer& make) const {
+  std::unique_ptr<torch::optim::Optimizer> made;
+  group_->guarded("Scope::optimizer", [&] { made = make(parameters_of(variables)); });
+  return {std::move(variables), std::move(made)};
 }
 
 MirroredVariable Scope::variable(const at::Tensor& initial) const {
@@ -80,6 +111,26 @@ const std::shared_ptr<train::ReplicaGroup>& Strategy::shared_group() const {
     state_->options.freeze("Strategy");
   }
   return state_->group;
+}
+
+train::ReplicaGroup& Strategy::group() const {
+  return *shared_group();
+}
+
+int Strategy::num_replicas_in_sync() const {
+  return group().num_replicas();
+}
+
+int Strategy::num_local_replicas() const {
+  return group().local().count;
+}
+
+int Strategy::first_replica() const {
+  return group().local().first;
+}
+
+void Strategy::run_on_replicas(const std::function<void(const ReplicaContext&)>& work) const {
+  group().run(work);
 }
 
 void Strategy::set_devices(int total) {

@@ -1,14 +1,22 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
+#include "lockstep/comm/buffer.h"
+#include "lockstep/comm/reduce_op.h"
+#include "lockstep/nn/model.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/train/mirrored.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/replica_context.h"
 
 namespace lockstep {
 
@@ -24,7 +32,7 @@ concept Reducible = std::same_as<Value, at::Tensor> || std::is_arithmetic_v<Valu
 ///
 /// Every instance makes the same, in the same order. Errors: `Options` for what cannot be trained,
 /// and where instances disagree.
-class Scope {
+class LOCKSTEP_API Scope {
  public:
   /// What `make` returns, a shared pointer or a holder of a module, for each local replica, with
   /// the values of instance 0. It is called once for each; what its constructors draw is of the
@@ -33,21 +41,10 @@ class Scope {
   auto module(const Make& make) const {
     using Module = std::remove_cvref_t<decltype(*make())>;
     std::vector<std::shared_ptr<Module>> modules;
-    group_->guarded("Scope::module", [&] {
-      const auto key = group_->next_module_key();
-      for (int i = 0; i < group_->local().count; ++i) {
-        const nn::RandomScope draws(key);
-        auto made = nn::module_in(make());
-        if (made == nullptr) nn::refuse_null();
-        if (i > 0) nn::copy_made_module(*modules.front(), *made);
-        modules.push_back(std::move(made));
-      }
+    auto tensors = mirror_modules([&]() -> std::shared_ptr<torch::nn::Module> {
+      return modules.emplace_back(nn::module_in(make()));
     });
-    std::vector<TensorSource> sources;
-    for (const auto& module : modules) {
-      sources.push_back([module] { return nn::tensors_of(*module); });
-    }
-    return Mirrored<Module>(std::move(modules), mirror(std::move(sources)));
+    return Mirrored<Module>(std::move(modules), std::move(tensors));
   }
 
   /// A tensor of f32 to learn. What is handed over is copied.
@@ -63,18 +60,23 @@ class Scope {
   MirroredOptimizer optimizer(const OptimizerOptions& options,
                               const Variables&... variables) const {
     static_assert(sizeof...(variables) > 0, "an optimizer needs something to change");
-    std::vector<std::shared_ptr<train::MirroredTensors>> all{variables.tensors_...};
-    std::unique_ptr<torch::optim::Optimizer> made;
-    group_->guarded("Scope::optimizer",
-                    [&] { made = std::make_unique<Optimizer>(parameters_of(all), options); });
-    return {std::move(all), std::move(made)};
+    return make_optimizer({variables.tensors_...}, [&](std::vector<at::Tensor> parameters) {
+      return std::make_unique<Optimizer>(std::move(parameters), options);
+    });
   }
 
  private:
   friend class Strategy;
   using TensorSource = std::function<std::vector<nn::NamedTensor>()>;
+  using MakeModule = std::function<std::shared_ptr<torch::nn::Module>()>;
+  using MakeOptimizer =
+      std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>;
   explicit Scope(std::shared_ptr<train::ReplicaGroup> group) : group_(std::move(group)) {}
   std::shared_ptr<train::MirroredTensors> mirror(std::vector<TensorSource> sources) const;
+  /// Calls `make` once for each local replica.
+  std::shared_ptr<train::MirroredTensors> mirror_modules(const MakeModule& make) const;
+  MirroredOptimizer make_optimizer(std::vector<std::shared_ptr<train::MirroredTensors>> variables,
+                                   const MakeOptimizer& make) const;
   std::vector<at::Tensor> parameters_of(
       const std::vector<std::shared_ptr<train::MirroredTensors>>& variables) const;
 
@@ -112,13 +114,13 @@ class Scope {
 ///
 /// Errors: `Options` for what cannot be meant; those of collectives. What fails on one replica
 /// fails on every instance; then only destruction is allowed.
-class Strategy {
+class LOCKSTEP_API Strategy {
  public:
   /// R: replicas of the whole job.
-  int num_replicas_in_sync() const { return group().num_replicas(); }
+  int num_replicas_in_sync() const;
   /// Those of this instance.
-  int num_local_replicas() const { return group().local().count; }
-  int first_replica() const { return group().local().first; }
+  int num_local_replicas() const;
+  int first_replica() const;
   /// For loaders, `TrainingModel` and `Trainer`.
   const Options& options() const noexcept { return state_->options; }
 
@@ -131,11 +133,11 @@ class Strategy {
   auto run(const Function& function) const {
     using Value = std::invoke_result_t<const Function&, const ReplicaContext&>;
     if constexpr (std::is_void_v<Value>) {
-      group().run(function);
+      run_on_replicas(function);
     } else {
       static_assert(!std::same_as<Value, bool>, "return a number: bits of one byte would collide");
       PerReplica<Value> values(static_cast<std::size_t>(num_local_replicas()));
-      group().run([&](const ReplicaContext& replica) {
+      run_on_replicas([&](const ReplicaContext& replica) {
         values[static_cast<std::size_t>(replica.local)] = function(replica);
       });
       return values;
@@ -168,7 +170,8 @@ class Strategy {
     std::shared_ptr<train::ReplicaGroup> group{};  ///< from its first use on
   };
   const std::shared_ptr<train::ReplicaGroup>& shared_group() const;
-  train::ReplicaGroup& group() const { return *shared_group(); }
+  train::ReplicaGroup& group() const;
+  void run_on_replicas(const std::function<void(const ReplicaContext&)>& work) const;
   void check_count(std::size_t values) const;
   at::Tensor reduce_tensors(comm::ReduceOp op, const std::vector<at::Tensor>& values) const;
   void reduce_numbers(comm::ReduceOp op, const std::vector<comm::ConstBuffer>& values,
@@ -180,7 +183,7 @@ class Strategy {
 /// All replicas in this process, as TensorFlow's MirroredStrategy and the IPUStrategy.
 ///
 /// Errors: `Options` in a process that is one of several instances.
-class LocalStrategy : public Strategy {
+class LOCKSTEP_API LocalStrategy : public Strategy {
  public:
   explicit LocalStrategy(Options options = {});
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/train/fields.h"
 
 namespace lockstep {
@@ -18,7 +19,7 @@ using Input = std::function<at::Tensor(const Fields&)>;
 
 /// The mean loss of a micro-batch, of no dimensions: any function of outputs and fields. Those that
 /// are made here also know how to take several micro-batches at once.
-class Loss {
+class LOCKSTEP_API Loss {
  public:
   using Mean = std::function<at::Tensor(const at::Tensor& output, const Fields&)>;
   /// [groups]: the means of equal parts of the samples, in order.
@@ -52,16 +53,16 @@ struct Metric {
 };
 
 /// One field as it is.
-Input input_field(std::string name);
+LOCKSTEP_API Input input_field(std::string name);
 
 /// For outputs [N, classes] or [N, classes, …] and whole numbers in a field; with smoothing s, the
 /// share s of the truth is spread over all classes.
-Loss cross_entropy(std::string field = "label", double smoothing = 0);
-Loss mean_squared_error(std::string field);
+LOCKSTEP_API Loss cross_entropy(std::string field = "label", double smoothing = 0);
+LOCKSTEP_API Loss mean_squared_error(std::string field);
 
 /// How many outputs [N, classes], or [N, classes, …], are largest at the class of the field, in
 /// percent: "acc".
-Metric accuracy(std::string field = "label");
+LOCKSTEP_API Metric accuracy(std::string field = "label");
 
 /// What is to be learned. The defaults are those of telling pictures apart.
 struct Task {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sets/set_names.h"
 #include "lockstep/gpu/devices.h"
 #include "lockstep/nn/open_model.h"
 #include "lockstep/train/train_job.h"

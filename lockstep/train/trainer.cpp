@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/kept_history.h"
 
 namespace lockstep {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/training_model.h"
 
@@ -33,7 +34,7 @@ struct FitOptions {
 /// Loaders are made from the same options. All instances make the same calls in the same order, one
 /// thread at a time. Errors: those of `TrainingModel`, and `Options` where callbacks come too late;
 /// after an error of training only destruction is allowed.
-class Trainer {
+class LOCKSTEP_API Trainer {
  public:
   /// Takes what a `TrainingModel` takes.
   template <typename Module>

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/optimizer/optimizer.h"
@@ -21,6 +22,10 @@
 #include "lockstep/train/task.h"
 
 namespace lockstep {
+
+namespace checkpoint {
+struct EpochEntry;
+}
 
 /// A function that makes a module. Holders can be called too, as `torch::nn::Sequential`, and make
 /// none.
@@ -80,7 +85,7 @@ struct CompileResult {
 /// Errors: `Options` for a model that cannot be trained; `Diverged` where a loss is not finite;
 /// those of collectives and of the loader; `Stopped` where SIGTERM came and a checkpoint was taken.
 /// After an error only destruction is allowed.
-class TrainingModel {
+class LOCKSTEP_API TrainingModel {
  public:
   TrainingModel(std::unique_ptr<nn::Model> model, const Options& options, Optimizer optimizer,
                 Task task = {});
@@ -180,7 +185,7 @@ class TrainingModel {
 };
 
 /// The epochs of a training that are not done yet. Made by `TrainingModel::epochs`.
-class EpochRange {
+class LOCKSTEP_API EpochRange {
  public:
   class Iterator {
    public:

@@ -7,14 +7,9 @@
 #include <string_view>
 
 #include "lockstep/events/train_events.h"
+#include "lockstep/ui/progress_bar.h"
 
 namespace lockstep::ui {
-
-/// What a bar tells of time.
-enum class BarTimes : std::uint8_t {
-  ElapsedAndRate,  ///< "00:48<00:00,  2.03s/it"
-  Elapsed,         ///< "00:48", where steps are no measure of each other
-};
 
 /// A bar at one moment.
 struct BarState {

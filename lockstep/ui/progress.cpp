@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/ui/bar_text.h"
 #include "lockstep/ui/standard_output.h"
 
 namespace lockstep::ui {

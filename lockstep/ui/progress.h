@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "lockstep/base/export.h"
 #include "lockstep/ui/progress_bar.h"
 
 namespace lockstep {
@@ -32,13 +33,13 @@ Shown to_shown(const Value& value) {
 
 /// "[Epoch {:02}]" with its values, in the language of std::format.
 /// Errors: `Options` where they do not fit together.
-std::string format_label(std::string_view pattern, std::span<const Shown> values);
+LOCKSTEP_API std::string format_label(std::string_view pattern, std::span<const Shown> values);
 
 /// Appends "name=value", numbers with three significant digits.
-void append_postfix(std::string& postfix, std::string_view name, const Shown& value);
+LOCKSTEP_API void append_postfix(std::string& postfix, std::string_view name, const Shown& value);
 
 /// Bars on standard output, as this process's place in its job asks for.
-BarOutput output_of_this_process();
+LOCKSTEP_API BarOutput output_of_this_process();
 
 template <typename Range>
 std::int64_t number_of_elements(Range& range) {

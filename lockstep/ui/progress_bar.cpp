@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/ui/bar_text.h"
 #include "lockstep/ui/text_width.h"
 
 namespace lockstep::ui {

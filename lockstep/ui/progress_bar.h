@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/ui/bar_text.h"
+#include "lockstep/base/export.h"
 
 namespace lockstep::ui {
 
@@ -15,6 +15,12 @@ enum class BarStyle : std::uint8_t {
   Live,    ///< one line that is drawn again and again, each time after a carriage return
   Lines,   ///< whole lines, now and then: for files and pipes
   Silent,  ///< no bar; lines that are written between are written all the same
+};
+
+/// What a bar tells of time.
+enum class BarTimes : std::uint8_t {
+  ElapsedAndRate,  ///< "00:48<00:00,  2.03s/it"
+  Elapsed,         ///< "00:48", where steps are no measure of each other
 };
 
 /// Writes text at once. It should not throw: a bar is no reason to end a training.
@@ -35,7 +41,7 @@ struct BarOutput {
 /// The first frame is drawn when it is made, others at most every `kFrameInterval` (live) or
 /// `kLineInterval` (lines), the last one always. One thread uses it, and one bar of an output lives
 /// at a time. Destroying it finishes it where it stands.
-class ProgressBar {
+class LOCKSTEP_API ProgressBar {
  public:
   static constexpr std::chrono::milliseconds kFrameInterval{100};
   static constexpr std::chrono::seconds kLineInterval{5};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/base/export.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/ui/progress_bar.h"
 
@@ -8,17 +9,17 @@ namespace lockstep::ui {
 /// What standard output leads to.
 enum class OutputKind : std::uint8_t { Terminal, Pipe, Other };
 
-OutputKind kind_of_output(int fd);
+LOCKSTEP_API OutputKind kind_of_output(int fd);
 
 /// Silent on instances other than 0. Live on a terminal, and in the pipe that lockstep's launcher
 /// reads, which keeps bars and lines apart itself. Lines elsewhere.
-BarStyle bar_style(const World& world, OutputKind output) noexcept;
+LOCKSTEP_API BarStyle bar_style(const World& world, OutputKind output) noexcept;
 
 /// Bars on this process's standard output. A write that fails is not told: the lines that matter go
 /// the same way, and whoever writes them checks.
-BarOutput standard_output(const World& world);
+LOCKSTEP_API BarOutput standard_output(const World& world);
 
 /// Writes to standard error, at once.
-Writer standard_error();
+LOCKSTEP_API Writer standard_error();
 
 }  // namespace lockstep::ui

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "lockstep/ui/bar_text.h"
+
 namespace lockstep::ui {
 namespace {
 

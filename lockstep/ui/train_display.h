@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/export.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/ui/progress_bar.h"
 
@@ -17,7 +18,7 @@ namespace lockstep::ui {
 ///     [Test  01] loss: 0.412, acc: 85.7
 ///
 /// Notices go to standard error. With silent bars the lines are written all the same.
-class TrainDisplay final : public events::TrainSink {
+class LOCKSTEP_API TrainDisplay final : public events::TrainSink {
  public:
   TrainDisplay(BarOutput out, Writer err) : out_(std::move(out)), err_(std::move(err)) {}
 

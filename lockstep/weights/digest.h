@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/export.h"
 #include "lockstep/weights/tensor_set.h"
 
 namespace lockstep::weights {
@@ -19,7 +20,7 @@ namespace lockstep::weights {
 ///     number of extents, each extent, the elements in row-major order
 ///
 /// A tensor with several names counts once, under the first of them.
-class WeightsDigest {
+class LOCKSTEP_API WeightsDigest {
  public:
   WeightsDigest();
   ~WeightsDigest();
@@ -43,9 +44,9 @@ class WeightsDigest {
 };
 
 /// The digest of a set, in whatever order its tensors and ties are.
-std::string digest_of(const TensorSet& set);
+LOCKSTEP_API std::string digest_of(const TensorSet& set);
 
 /// The digest of each tensor alone, by its first name: which of them differ, where sets do.
-std::map<std::string, std::string> tensor_digests(const TensorSet& set);
+LOCKSTEP_API std::map<std::string, std::string> tensor_digests(const TensorSet& set);
 
 }  // namespace lockstep::weights

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/base/file.h"
 
 namespace lockstep::weights {
@@ -41,7 +42,7 @@ inline constexpr std::string_view kDigestLogName = "digests.jsonl";
 /// before. Losses are kept by their bits; the numbers beside them are for people.
 ///
 /// Errors: `Io`, naming the file.
-class DigestLogWriter {
+class LOCKSTEP_PRIVATE_API DigestLogWriter {
  public:
   /// Replaces a log that is there. With `after`, as when a run is resumed, what it holds up to that
   /// step is kept, and whatever crashes at whatever moment, the old log or the new one is there.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 
 namespace lockstep::weights {
 
@@ -27,16 +28,16 @@ enum class ElementType : std::uint8_t {
   F64
 };
 
-std::size_t size_of(ElementType type) noexcept;
+LOCKSTEP_API std::size_t size_of(ElementType type) noexcept;
 /// "f32", for messages and digests.
-std::string_view name_of(ElementType type) noexcept;
+LOCKSTEP_API std::string_view name_of(ElementType type) noexcept;
 
-ElementType element_type(DataType type) noexcept;
+LOCKSTEP_API ElementType element_type(DataType type) noexcept;
 /// Nothing where lockstep does not compute with it.
-std::optional<DataType> data_type(ElementType type) noexcept;
+LOCKSTEP_API std::optional<DataType> data_type(ElementType type) noexcept;
 
 /// "F32", as safetensors files call it; nothing where the name is none of ours.
-std::string_view safetensors_name(ElementType type) noexcept;
-std::optional<ElementType> from_safetensors_name(std::string_view name) noexcept;
+LOCKSTEP_API std::string_view safetensors_name(ElementType type) noexcept;
+LOCKSTEP_API std::optional<ElementType> from_safetensors_name(std::string_view name) noexcept;
 
 }  // namespace lockstep::weights

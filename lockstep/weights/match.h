@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/weights/tensor_set.h"
 
 namespace lockstep::weights {
@@ -35,7 +36,8 @@ struct WantedTensors {
 ///
 /// Errors: `Data`, one for all: which tensors are missing, not expected, of another shape or type,
 /// with what was wanted and found.
-std::vector<const TensorView*> match(const WantedTensors& model, const TensorSet& file,
-                                     std::string_view where);
+LOCKSTEP_PRIVATE_API std::vector<const TensorView*> match(const WantedTensors& model,
+                                                          const TensorSet& file,
+                                                          std::string_view where);
 
 }  // namespace lockstep::weights

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::weights {
 
 /// Which elements of a storage a tensor consists of, counted in elements.
@@ -24,10 +26,12 @@ bool is_row_major(const Geometry& geometry) noexcept;
 
 /// The elements in row-major order, gathered from a storage that they fit into. Elements have 1, 2,
 /// 4 or 8 bytes.
-void to_row_major(std::span<const std::byte> storage, std::size_t element_bytes,
-                  const Geometry& geometry, std::byte* out);
+LOCKSTEP_PRIVATE_API void to_row_major(std::span<const std::byte> storage,
+                                       std::size_t element_bytes, const Geometry& geometry,
+                                       std::byte* out);
 /// The same in memory of its own.
-std::vector<std::byte> to_row_major(std::span<const std::byte> storage, std::size_t element_bytes,
-                                    const Geometry& geometry);
+LOCKSTEP_PRIVATE_API std::vector<std::byte> to_row_major(std::span<const std::byte> storage,
+                                                         std::size_t element_bytes,
+                                                         const Geometry& geometry);
 
 }  // namespace lockstep::weights

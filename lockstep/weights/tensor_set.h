@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/weights/element_type.h"
 
 namespace lockstep::weights {
@@ -34,7 +35,7 @@ struct Tied {
 using Memory = std::shared_ptr<const std::vector<std::byte>>;
 
 /// Tensors that are written, read or hashed together.
-struct TensorSet {
+struct LOCKSTEP_API TensorSet {
   std::vector<TensorView> tensors;
   std::vector<Tied> ties;
   /// What may be second names, but may as well be notes that only read like them. They fill a name
@@ -49,16 +50,17 @@ struct TensorSet {
 };
 
 /// How many bytes a tensor takes; nothing where an extent is negative or the product overflows.
-std::optional<std::size_t> bytes_of(ElementType type, std::span<const std::int64_t> shape) noexcept;
+LOCKSTEP_API std::optional<std::size_t> bytes_of(ElementType type,
+                                                 std::span<const std::int64_t> shape) noexcept;
 
 /// "f32 [64, 3, 7, 7]"
-std::string describe(ElementType type, std::span<const std::int64_t> shape);
+LOCKSTEP_API std::string describe(ElementType type, std::span<const std::int64_t> shape);
 
 /// The same set with tensors and ties sorted by name, each tensor under the first of its names.
 /// That is what files and digests hold, so neither depends on which name a program saw first.
 ///
 /// Errors: `Options`, beginning with `where`, for a name that occurs twice or is not UTF-8, a tie
 /// to a name that is not there, and a tensor whose bytes do not fit its shape.
-TensorSet in_order(TensorSet set, std::string_view where);
+LOCKSTEP_API TensorSet in_order(TensorSet set, std::string_view where);
 
 }  // namespace lockstep::weights

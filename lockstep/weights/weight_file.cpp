@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/mapped_file.h"
 #include "lockstep/data/formats/bytes.h"
 #include "lockstep/weights/digest.h"
 #include "lockstep/weights/safetensors.h"
@@ -36,10 +37,10 @@ std::string WeightFile::digest() const {
 
 WeightFile read_weights(const std::filesystem::path& path) {
   const auto where = path.string();
-  MappedFile file(where);
-  const auto format = recognize(file.bytes(), where);
-  auto set = format == WeightFormat::Safetensors ? read_safetensors(file.bytes(), where)
-                                                 : read_state_dict(file.bytes(), where);
+  auto file = std::make_shared<const MappedFile>(where);
+  const auto format = recognize(file->bytes(), where);
+  auto set = format == WeightFormat::Safetensors ? read_safetensors(file->bytes(), where)
+                                                 : read_state_dict(file->bytes(), where);
   return {path, std::move(file), format, std::move(set)};
 }
 

@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "lockstep/base/mapped_file.h"
+#include "lockstep/base/export.h"
 #include "lockstep/weights/tensor_set.h"
 #include "lockstep/weights/weight_format.h"
 
@@ -15,10 +17,15 @@ namespace lockstep::weights {
 /// A weight file, mapped into memory for as long as this object lives: its tensors refer to it.
 /// Whoever replaces the file meanwhile, as `write_weights` does, changes nothing here; truncating
 /// it in place would.
-class WeightFile {
+class LOCKSTEP_API WeightFile {
  public:
-  WeightFile(std::filesystem::path path, MappedFile file, WeightFormat format, TensorSet set)
-      : path_(std::move(path)), file_(std::move(file)), format_(format), set_(std::move(set)) {}
+  /// `mapping` keeps the memory that the tensors of `set` refer to.
+  WeightFile(std::filesystem::path path, std::shared_ptr<const void> mapping, WeightFormat format,
+             TensorSet set)
+      : path_(std::move(path)),
+        mapping_(std::move(mapping)),
+        format_(format),
+        set_(std::move(set)) {}
 
   const std::filesystem::path& path() const noexcept { return path_; }
   WeightFormat format() const noexcept { return format_; }
@@ -37,7 +44,7 @@ class WeightFile {
 
  private:
   std::filesystem::path path_;
-  MappedFile file_;
+  std::shared_ptr<const void> mapping_;
   WeightFormat format_;
   TensorSet set_;
 };
@@ -45,13 +52,13 @@ class WeightFile {
 /// Opens a weight file of any format. What it is, its content tells, not its name.
 ///
 /// Errors, naming the file: `Io`; `Data` where it is damaged or of another kind.
-WeightFile read_weights(const std::filesystem::path& path);
+LOCKSTEP_API WeightFile read_weights(const std::filesystem::path& path);
 
 /// Replaces a file, which is whole on disk before it has its name. `.safetensors`, `.pt` and `.pth`
 /// decide the format.
 ///
 /// Errors, naming the file: `Io`; `Options` for another extension, and for tensors that the format
 /// cannot hold.
-void write_weights(const std::filesystem::path& path, const TensorSet& set);
+LOCKSTEP_API void write_weights(const std::filesystem::path& path, const TensorSet& set);
 
 }  // namespace lockstep::weights

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "bench/comm/worker.h"
+#include "lockstep/topology/environment.h"
 #include "lockstep/topology/identity.h"
 
 namespace {

@@ -179,7 +179,7 @@ TEST(BenchTrainRunsTest, RefusesRunsThatProveNothing) {
 }
 
 /// Stands in for `lockstep train` and `lockstep run`. Our steps take 0.1 s, those of torch 0.2 s.
-constexpr const char* kDouble = R"(#!/bin/sh
+constexpr const char* kTorchDouble = R"(#!/bin/sh
 echo "$*" >> "${0%/*}/calls"
 result() {
   first=$(($(date +%s) + $2))
@@ -204,7 +204,7 @@ class BenchTrainTorchTest : public ::testing::Test {
   std::string calls() const { return read_file(folder_.path() + "/calls"); }
 
   testing::ScratchFolder folder_;
-  TrainPrograms programs_{folder_.write("lockstep", kDouble, 0755),
+  TrainPrograms programs_{folder_.write("lockstep", kTorchDouble, 0755),
                           "/bin/lockstep-bench",
                           {"/bin/python3", "/libexec/torch_train.py"}};
 };

@@ -64,7 +64,7 @@ class Before {
   ScratchFolder scratch_;
 };
 
-std::vector<std::string> steps(const std::vector<int>& numbers) {
+std::vector<std::string> names_of_steps(const std::vector<int>& numbers) {
   std::vector<std::string> names;
   for (const int number : numbers) names.push_back(step_name(number));
   return names;
@@ -93,7 +93,7 @@ TEST_P(CrashTest, LeavesAWholeCheckpointAndAFolderThatWorksOn) {
     expect_whole(scratch.path(), one);
     if (ended.signal == 0) {
       ASSERT_EQ(ended.exit_code, 0) << ended.err;
-      EXPECT_EQ(names_in(scratch.path()), steps(one.after));
+      EXPECT_EQ(names_in(scratch.path()), names_of_steps(one.after));
       EXPECT_TRUE(holds(*newest_checkpoint(scratch.path(), nullptr), one.new_content));
       break;
     }
@@ -105,7 +105,7 @@ TEST_P(CrashTest, LeavesAWholeCheckpointAndAFolderThatWorksOn) {
       EXPECT_THAT(name, ::testing::MatchesRegex("step-000000000..."));
     }
     EXPECT_EQ(run_worker(scratch.path(), {"1", "9:0"}, {}).exit_code, 0);
-    EXPECT_EQ(names_in(scratch.path()), steps({9}));
+    EXPECT_EQ(names_in(scratch.path()), names_of_steps({9}));
     EXPECT_TRUE(holds(*newest_checkpoint(scratch.path(), nullptr), made_content(9)));
     if (HasFailure()) return;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/find_checkpoint.h"
 #include "tests/checkpoint/made_content.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"

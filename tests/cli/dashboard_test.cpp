@@ -1,6 +1,7 @@
 // The dashboard of real trainings.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -160,7 +161,8 @@ TEST_F(SilentDashboardTest, KeepsNobodyFromEndingTheLauncher) {
   const auto begin = std::chrono::steady_clock::now();
   job.signal(SIGINT);
   EXPECT_EQ(job.wait().signal, SIGINT);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 9s)
+      << "the launcher waits 10 s for its dashboard";
   EXPECT_FALSE(std::filesystem::exists(path("ran")));
 }
 
@@ -203,26 +205,43 @@ TEST_F(DashboardTest, MarksTheInstanceOfATrainingThatTheOthersWaitFor) {
   EXPECT_TRUE(eventually(is_marked, 60s)) << jobs_at(port);
 }
 
-TEST_F(DashboardTest, Requests10000MalformedOrSlowChangeNeitherDigestNorEnd) {
-  const std::string training = std::string(kTraining) + "--epochs 600 ";
-  const auto undisturbed = lockstep(words("train " + training), here());
-  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
-  auto job = start("train --dashboard 0 " + training);
-  const auto port = port_of(url_of(*job));
-  ASSERT_TRUE(eventually([&] { return is_training(port); }, 60s));
+/// Sends so many requests while the dashboard serves. Returns how many it sent.
+int send_malformed(int port, int count) {
   std::mt19937 random(1);
   std::deque<std::unique_ptr<RawConnection>> held;  // more than the server has room for
   int sent = 0;
-  for (; sent < 10'000 && (sent % 100 > 0 || can_connect(port)); ++sent) {
-    held.push_back(std::make_unique<RawConnection>(port));
-    held.back()->send(malformed(static_cast<std::size_t>(sent), random));
-    if (held.size() > 300) held.pop_front();
-    held[random() % held.size()]->send("x");
+  try {
+    for (; sent < count; ++sent) {
+      held.push_back(std::make_unique<RawConnection>(port));
+      held.back()->send(malformed(static_cast<std::size_t>(sent), random));
+      if (held.size() > 300) held.pop_front();
+      held[random() % held.size()]->send("x");
+    }
+  } catch (const Error&) {
+    // The dashboard has ended with its training.
   }
-  EXPECT_EQ(sent, 10'000) << "the training was over before";
-  const auto end = job->wait(300s);
-  EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_EQ(printed_digest(end), printed_digest(undisturbed));
+  return sent;
+}
+
+TEST_F(DashboardTest, Requests10000MalformedOrSlowChangeNeitherDigestNorEnd) {
+  constexpr int kRequests = 10'000;
+  int sent = 0;
+  // If the training ends before the last request, it was too short for this machine: then a longer
+  // one.
+  for (int epochs = 600; sent < kRequests && epochs <= 2400 && !HasFailure(); epochs *= 2) {
+    const auto training = std::string(kTraining) + "--epochs " + std::to_string(epochs) + " ";
+    auto job = start("train --dashboard 0 " + training);
+    const auto port = port_of(url_of(*job));
+    ASSERT_TRUE(eventually([&] { return is_training(port); }, 60s));
+    sent = send_malformed(port, kRequests);
+    const auto end = job->wait(300s);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    if (sent < kRequests) continue;
+    const auto undisturbed = lockstep(words("train " + training), here());
+    ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+    EXPECT_EQ(printed_digest(end), printed_digest(undisturbed));
+  }
+  EXPECT_EQ(sent, kRequests) << "the trainings ended before";
 }
 
 /// The dashboard among the processes that the launcher has started itself.
@@ -238,18 +257,25 @@ int dashboard_of(const Subprocess& job) {
   return 0;
 }
 
-/// Seconds that telling a status page takes, recording a span, and a value for TensorBoard.
+/// CPU seconds of one update of a status page, of one span, and of one value for TensorBoard.
 struct UnitCosts {
   double update = 0;
   double span = 0;
   double value = 0;
 };
 
+/// Of the calling thread.
+double thread_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 UnitCosts measure_costs(const std::string& folder) {
   const auto seconds_each = [&](int times, const auto& action) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = thread_cpu_seconds();
     for (int i = 0; i < times; ++i) action(i);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
+    return (thread_cpu_seconds() - begin) / times;
   };
   const topology::Environment environment({{"TMPDIR", folder}});
   monitor::StatusPublisher status({}, environment, monitor::DeviceKind::Cpu);
@@ -304,8 +330,9 @@ std::int64_t updates_of(const nlohmann::json& job) {
   return updates;
 }
 
-/// What has been done so far for those who look on, and for the job.
+/// CPU time of the dashboard and of the job so far, and what the job has recorded for observers.
 struct Work {
+  std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
   double dashboard_seconds = 0;
   double job_seconds = 0;
   double updates = 0;
@@ -317,9 +344,15 @@ double cpu_seconds(int process) {
   return static_cast<double>(process_counters(process).value().cpu_ticks) / ticks_per_second();
 }
 
-/// What those who look on take, of what the job takes: a page that is open in a browser, status
-/// pages, a trace, TensorBoard. A real network computes for longer between two updates than this
-/// one does.
+/// The CPU time of observation as a share of the CPU time of the job: a page that is open in a
+/// browser, status pages, a trace, TensorBoard. A real network computes for longer between two
+/// updates than this one does.
+///
+/// The result does not depend on other load of the machine. Updates, spans and values are counted
+/// per CPU second of the job, and one of each costs the same CPU time whenever it is measured. The
+/// dashboard does the same work each second however fast the job is, so it is compared with the CPU
+/// time that the job uses on an idle machine: at least that of one core for each of the two
+/// instances.
 TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
   auto job = start("train --epochs 100000 --dashboard 0 --model convnet --trace " + path("t.json") +
                    " --tensorboard " + path("curves") +
@@ -351,15 +384,19 @@ TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
   const auto values = after.values - before.values;
   EXPECT_GT(spans, 0);
   EXPECT_GT(values, 0);
-  const auto dashboard = (after.dashboard_seconds - before.dashboard_seconds) / job_seconds;
+  const std::chrono::duration<double> passed = after.time - before.time;
+  const auto cores = std::min(std::thread::hardware_concurrency(), 2U);
+  const auto dashboard =
+      (after.dashboard_seconds - before.dashboard_seconds) / (passed.count() * cores);
   const auto pages = updates * cost.update / job_seconds;
   const auto trace = spans * cost.span / job_seconds;
   const auto curves = values * cost.value / job_seconds;
   std::printf(
-      "of %.1f CPU seconds: dashboard %.3f %%, status pages %.3f %% (%.0f updates of %.0f ns), "
+      "of %.1f CPU seconds in %.1f s on %u cores: dashboard %.3f %%, status pages %.3f %% (%.0f "
+      "updates of %.0f ns), "
       "trace %.3f %% (%.0f spans of %.0f ns), TensorBoard %.3f %% (%.0f values of %.0f ns)\n",
-      job_seconds, 100 * dashboard, 100 * pages, updates, 1e9 * cost.update, 100 * trace, spans,
-      1e9 * cost.span, 100 * curves, values, 1e9 * cost.value);
+      job_seconds, passed.count(), cores, 100 * dashboard, 100 * pages, updates, 1e9 * cost.update,
+      100 * trace, spans, 1e9 * cost.span, 100 * curves, values, 1e9 * cost.value);
   EXPECT_LE(dashboard + pages + trace + curves, 0.01);
 }
 

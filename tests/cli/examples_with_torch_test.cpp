@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <regex>
 
-#include "tests/support/scratch_folder.h"
-#include "tests/support/subprocess.h"
+#include "tests/cli/train_runs.h"
 
 // The programs of examples/ that train. Each gives the same weights alone and as a job of as many
 // replicas, but for own_loop, which knows of no others.
@@ -14,7 +12,6 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 class ExamplesWithTorchTest : public ::testing::Test {
  protected:
@@ -39,10 +36,9 @@ class ExamplesWithTorchTest : public ::testing::Test {
   }
 
   static std::string digest_in(const std::string& output) {
-    std::smatch found;
-    const bool is_there = std::regex_search(output, found, std::regex("weights: ([0-9a-f]{16})"));
-    EXPECT_TRUE(is_there) << output;
-    return is_there ? found[1].str() : "";
+    auto digest = testing::digest_in(output);
+    EXPECT_NE(digest, "") << output;
+    return digest;
   }
 
   /// The number behind the last occurrence of a text.

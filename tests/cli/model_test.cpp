@@ -47,7 +47,7 @@ TEST(ModelCommandTest, TakesATorchScriptFile) {
   EXPECT_THAT(shown.out, AllOf(HasSubstr("classes        4\n"), HasSubstr("model  [4]\n")));
 }
 
-struct Bad {
+struct BadModelCall {
   std::vector<std::string> arguments;
   int exit_code;
   const char* message;
@@ -55,7 +55,7 @@ struct Bad {
 
 TEST(ModelCommandTest, SaysWhatIsWrong) {
   const ScratchFolder folder;
-  const std::vector<Bad> all{
+  const std::vector<BadModelCall> all{
       {{"--model", "resnet21"}, 2, "model: there is no 'resnet21'"},
       {{"--model", "convnet", "--image-size", "3x9"}, 2, "at least 4 x 4, found [3, 3, 9]"},
       {{"--image-size", "0x9"}, 2, "--image-size: expected HEIGHTxWIDTH"},

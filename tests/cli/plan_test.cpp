@@ -8,7 +8,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kSmall =
+constexpr const char* kSmallPlan =
     "--model resnet20 --dataset synthetic --size 512 --image-size 16x16 --batch-size 8";
 
 /// Plans that are kept in a folder of the test.
@@ -17,8 +17,8 @@ class PlanTest : public ::testing::Test {
   std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
 
   Finished plan(const std::string& options) const {
-    return lockstep(
-        words(std::string("plan ") + kSmall + " --cache-path " + path("cache") + " " + options));
+    return lockstep(words(std::string("plan ") + kSmallPlan + " --cache-path " + path("cache") +
+                          " " + options));
   }
 
   nlohmann::json json_of(const std::string& options) const {
@@ -71,11 +71,12 @@ TEST_F(PlanTest, IsMadeOnce) {
 
 TEST_F(PlanTest, SaysWhereItIsKept) {
   const auto finished = plan("--replicas 2");
-  std::smatch found;
-  ASSERT_TRUE(std::regex_search(finished.out, found, std::regex("\nkept in +([^\n]+)\n")))
-      << finished.out << finished.err;
-  EXPECT_THAT(found[1].str(), ::testing::StartsWith(path("cache")));
-  EXPECT_TRUE(std::filesystem::exists(found[1].str()));
+  const auto line = finished.out.find("\nkept in ");
+  ASSERT_NE(line, std::string::npos) << finished.out << finished.err;
+  const auto begin = finished.out.find_first_not_of(' ', line + std::string("\nkept in ").size());
+  const auto file = finished.out.substr(begin, finished.out.find('\n', begin) - begin);
+  EXPECT_THAT(file, ::testing::StartsWith(path("cache")));
+  EXPECT_TRUE(std::filesystem::exists(file));
 }
 
 TEST_F(PlanTest, NamesTheBlocksThereAreWhereASplitIsWrong) {

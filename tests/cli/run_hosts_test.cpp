@@ -122,14 +122,14 @@ TEST(RunHostsTest, PassesOnAllOutputOfAllHostsHoweverMuch) {
 
 TEST(RunHostsTest, NamesAnInstanceOfAnotherHostThatFailedAndItsLastLines) {
   const FakeHosts hosts;
-  const auto result =
-      hosts.lockstep(on_two({}, "if [ $RANK = 3 ]; then echo why >&2; exit 42; fi; sleep 60"));
+  const auto result = hosts.lockstep(on_two(
+      {"--grace-period", "50"}, "if [ $RANK = 3 ]; then echo why >&2; exit 42; fi; sleep 60"));
   EXPECT_EQ(result.exit_code, 42);
   EXPECT_THAT(result.err,
               ContainsRegex("lockstep: instance 3 failed: exit code 42, after [0-9.]+ s "
                             "\\(host x2, pid [0-9]+\\)\n  its last lines on stderr:\n  \\| why\n"));
   EXPECT_THAT(result.err, HasSubstr("lockstep: ended with instance 3: 0-2 (killed by SIGTERM)\n"));
-  EXPECT_LT(result.time.count(), 5);
+  EXPECT_LT(result.time.count(), 20);
 }
 
 TEST(RunHostsTest, NeverEndsWithTheCodeOfAVictimOnAnotherHost) {
@@ -167,9 +167,9 @@ TEST(RunHostsTest, EndsAllHostsOnCtrlCAndKillsOnTheSecond) {
         job.signal(SIGINT);
         return job.wait_for_exit(20ms);
       },
-      10s));
+      30s));
   EXPECT_EQ(job.wait().exit_code, 128 + SIGINT);
-  EXPECT_TRUE(hosts.wait_until_gone(5s));
+  EXPECT_TRUE(hosts.wait_until_gone(20s));
 }
 
 TEST(RunHostsTest, LetsInstancesOfAllHostsStopInTheirOwnWay) {
@@ -180,7 +180,7 @@ TEST(RunHostsTest, LetsInstancesOfAllHostsStopInTheirOwnWay) {
                  hosts.options());
   for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
   job.signal(SIGTERM);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 75);
   EXPECT_THAT(result.out, HasSubstr("[3] saved\n"));
 }
@@ -193,7 +193,7 @@ TEST(RunHostsTest, AnAgentThatSlurmTellsToEndTellsTheLauncher) {
                  in_allocation(hosts));
   for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
   ::kill(hosts.agents("x2").front(), SIGTERM);
-  EXPECT_EQ(job.wait(10s).exit_code, 75);
+  EXPECT_EQ(job.wait(30s).exit_code, 75);
 }
 
 TEST(RunHostsTest, AnAgentThatAnybodyElseTellsToEndGoesOn) {
@@ -205,7 +205,7 @@ TEST(RunHostsTest, AnAgentThatAnybodyElseTellsToEndGoesOn) {
   for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
   ::kill(hosts.agents("x2").front(), SIGTERM);
   job.signal(SIGUSR1);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, Not(HasSubstr("SIGTERM")));
 }
@@ -230,11 +230,11 @@ TEST_P(SilentHostTest, IsGivenUpWhereTheJobEndsThoughItMayBeSilentForEver) {
   for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
   for (const int signal : GetParam().signals) job.signal(signal);
-  const auto result = job.wait(9s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
   EXPECT_THAT(result.err, HasSubstr("host x2 does not say that the job has ended there"));
   for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
-  EXPECT_TRUE(hosts.wait_until_gone(5s));
+  EXPECT_TRUE(hosts.wait_until_gone(20s));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -282,7 +282,7 @@ TEST(RunHostsTest, PassesSignalsOnToInstancesOfAllHosts) {
                  hosts.options());
   for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
   job.signal(SIGUSR1);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(std::ranges::count(result.out, 'g'), 4);
 }
@@ -299,7 +299,7 @@ TEST(RunHostsTest, NothingOutlivesTheLauncherWhenItIsKilled) {
         job.wait_for_exit(0s);
         return hosts.processes().empty();
       },
-      10s));
+      30s));
 }
 
 TEST(RunHostsTest, AHostWhoseAgentIsKilledIsLost) {
@@ -307,14 +307,14 @@ TEST(RunHostsTest, AHostWhoseAgentIsKilledIsLost) {
   Subprocess job(lockstep_command(on_two({}, "echo up $RANK; exec sleep 60")), hosts.options());
   for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGKILL);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 7);
   // Which of its two processes is seen to die first is up to the kernel.
   EXPECT_THAT(result.err,
               ContainsRegex("lockstep: host x2 \\(127.0.0.3\\) is lost: (the connection "
                             "has ended|its agent was killed); instances 2-3 were on it\n"));
   EXPECT_THAT(result.err, HasSubstr("lockstep: ended with host x2: 0-1 (killed by SIGTERM)\n"));
-  EXPECT_TRUE(hosts.wait_until_gone(5s));
+  EXPECT_TRUE(hosts.wait_until_gone(20s));
 }
 
 TEST(RunHostsTest, AHostThatSaysNothingForTheStallTimeoutIsLost) {
@@ -323,12 +323,12 @@ TEST(RunHostsTest, AHostThatSaysNothingForTheStallTimeoutIsLost) {
                  hosts.options());
   for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, ContainsRegex("lockstep: host x2 \\(127.0.0.3\\) is lost: no word for "
-                                        "2[.0-9]* s; instances 2-3 were on it\n"));
+                                        "[0-9.]+ s; instances 2-3 were on it\n"));
   for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
-  EXPECT_TRUE(hosts.wait_until_gone(5s));
+  EXPECT_TRUE(hosts.wait_until_gone(20s));
 }
 
 TEST(RunHostsTest, StartsAFailedJobAgainOnAllHosts) {
@@ -396,7 +396,7 @@ TEST(RunHostsTest, WaitsForALostHostToComeBack) {
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGKILL);
   ASSERT_TRUE(job.wait_for("lockstep: waiting for host x2 to come back, for up to 300 s\n"));
   hosts.plug_in("x2");
-  const auto result = job.wait(20s);
+  const auto result = job.wait(40s);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("lockstep: 1 restart: host x2 lost\n"));
 }
@@ -425,19 +425,19 @@ TEST_F(AwaitedHostTest, ComesBackWithOneThatIsLostMeanwhile) {
   ASSERT_TRUE(job_.wait_for("lockstep: waiting for hosts x2, x3 to come back, for up to "));
   hosts_.plug_in("x2");
   hosts_.plug_in("x3");
-  const auto result = job_.wait(20s);
+  const auto result = job_.wait(40s);
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(hosts_.wait_until_gone(5s));
+  EXPECT_TRUE(hosts_.wait_until_gone(20s));
 }
 
 TEST_F(AwaitedHostTest, ComesBackThoughAnotherFallsSilentMeanwhile) {
   for (const auto pid : hosts_.agents("x3")) ::kill(pid, SIGSTOP);
   ASSERT_TRUE(job_.wait_for("lockstep: waiting for hosts x2, x3 to come back, for up to "));
   hosts_.plug_in("x2");
-  const auto result = job_.wait(20s);
+  const auto result = job_.wait(40s);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const auto pid : hosts_.processes()) ::kill(pid, SIGCONT);
-  EXPECT_TRUE(hosts_.wait_until_gone(5s));
+  EXPECT_TRUE(hosts_.wait_until_gone(20s));
 }
 
 /// As mpirun does where it has lost the other one.
@@ -450,11 +450,11 @@ TEST(RunHostsTest, AHostWhoseAgentIsKilledIsNotBlamedWhereAnotherIsSilent) {
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
   std::this_thread::sleep_for(4s);  // longer than what is suspicious
   ::kill(hosts.agents("x1").front(), SIGKILL);
-  const auto result = job.wait(20s);
+  const auto result = job.wait(40s);
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, HasSubstr("lockstep: host x2 (127.0.0.3) is lost: no word for "));
   for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
-  EXPECT_TRUE(hosts.wait_until_gone(5s));
+  EXPECT_TRUE(hosts.wait_until_gone(20s));
 }
 
 /// The launcher has little room for those who have not proven themselves: strangers may take it.
@@ -469,7 +469,7 @@ TEST(RunHostsTest, AnAgentThatTheLauncherHangsUpOnTriesAgain) {
     const UniqueFd guest(::accept(socket.get(), nullptr, nullptr));
     return static_cast<bool>(guest);
   };
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(eventually(hang_up, 5s));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(eventually(hang_up, 20s));
 }
 
 TEST(RunHostsTest, CheckedHostsAreShownInATable) {
@@ -572,7 +572,7 @@ TEST(RunHostsTest, ASignalThatAgentsAndLauncherAreToldIsOne) {
   ASSERT_TRUE(job.wait_for("lockstep: SIGTERM: ending the job"));
   std::this_thread::sleep_for(300ms);  // longer than what counts as the same signal anyway
   job.signal(SIGTERM);
-  EXPECT_EQ(job.wait(10s).exit_code, 75);
+  EXPECT_EQ(job.wait(30s).exit_code, 75);
 }
 
 TEST(RunHostsTest, SaysWhatSshSaidBeforeThePageOfAdviceThatMpirunGives) {

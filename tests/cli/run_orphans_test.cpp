@@ -60,10 +60,10 @@ void wait_until_ready(MarkedJob& job) {
 TEST(RunOrphansTest, NothingOutlivesTheLauncherWhenItIsKilled) {
   MarkedJob job("launcher", stubborn_job());
   wait_until_ready(job);
-  EXPECT_TRUE(eventually([&] { return job.processes().size() >= 3U * 5 + 2; }, 5s));
+  EXPECT_TRUE(eventually([&] { return job.processes().size() >= 3U * 5 + 2; }, 20s));
   job.launcher().signal(SIGKILL);
-  EXPECT_TRUE(job.wait_until_gone(5s));
-  EXPECT_TRUE(eventually([&] { return job.nothing_left_on_disk(); }, 5s));
+  EXPECT_TRUE(job.wait_until_gone(20s));
+  EXPECT_TRUE(eventually([&] { return job.nothing_left_on_disk(); }, 20s));
 }
 
 TEST(RunOrphansTest, NothingOutlivesTheSupervisorWhenItIsKilled) {
@@ -75,7 +75,7 @@ TEST(RunOrphansTest, NothingOutlivesTheSupervisorWhenItIsKilled) {
   }
   ASSERT_NE(supervisor, 0);
   ::kill(supervisor, SIGKILL);
-  const auto result = job.launcher().wait(10s);
+  const auto result = job.launcher().wait(30s);
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   EXPECT_NE(result.err.find("supervisor was killed by SIGKILL"), std::string::npos);
   EXPECT_TRUE(job.processes().empty());
@@ -93,7 +93,7 @@ TEST(RunOrphansTest, InstancesDieEvenWhenBothAreKilledAtOnce) {
   }
   ASSERT_EQ(own.size(), 2U);
   launch::signal_all(own, SIGKILL);
-  EXPECT_TRUE(job.wait_until_gone(5s));
+  EXPECT_TRUE(job.wait_until_gone(20s));
 }
 
 /// The moments of a job's life in which the next test strikes.
@@ -132,8 +132,8 @@ TEST(RunOrphansTest, NothingOutlivesAHundredRoundsOfRandomKilling) {
     if (!was_ours && !job.launcher().wait_for_exit(20ms)) {
       job.launcher().signal(random() % 2 == 0 ? SIGKILL : SIGTERM);
     }
-    ASSERT_TRUE(job.wait_until_gone(10s)) << "round " << round;
-    ASSERT_TRUE(eventually([&] { return job.nothing_left_on_disk(); }, 5s)) << "round " << round;
+    ASSERT_TRUE(job.wait_until_gone(30s)) << "round " << round;
+    ASSERT_TRUE(eventually([&] { return job.nothing_left_on_disk(); }, 20s)) << "round " << round;
   }
   EXPECT_GT(launchers_hit, 5);
 }

@@ -127,7 +127,7 @@ TEST(RunOutputTest, PassesBytesUntouchedForOneInstanceWithoutTags) {
 TEST(RunOutputTest, PassesBytesUntouchedForOneInstanceOnATerminal) {
   Subprocess job(lockstep_command(shell({}, "printf 'Name? '; sleep 1; printf '\\rbar'")),
                  {.terminal = true});
-  ASSERT_TRUE(job.wait_for("Name? ", 10s));
+  ASSERT_TRUE(job.wait_for("Name? ", 30s));
   EXPECT_EQ(job.wait().out, "Name? \rbar");
 }
 
@@ -162,7 +162,7 @@ TEST(RunOutputTest, TurnsProgressIntoPlainLinesWhereStdoutIsNoTerminal) {
 TEST(RunOutputTest, WritesProgressNowAndThenWhereStdoutIsNoTerminal) {
   Subprocess job(lockstep_command(
       shell({"--num-instances", "2"}, "while :; do printf '\\rstep'; sleep 0.1; done")));
-  ASSERT_TRUE(job.wait_for("[0] step\n", 15s));
+  ASSERT_TRUE(job.wait_for("[0] step\n", 30s));
   job.signal(SIGTERM);
   const auto out = job.wait().out;
   EXPECT_LT(std::count(out.begin(), out.end(), '\n'), 5);
@@ -234,7 +234,7 @@ TEST(RunOutputTest, EndsTheJobQuietlyWhenItsReaderIsGone) {
   Subprocess job(lockstep_command({"run", "--num-instances", "2", "yes"}));
   ASSERT_TRUE(job.wait_for("[0] y\n"));
   job.close_stdout();
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
   EXPECT_EQ(result.err, "");
 }
@@ -246,10 +246,11 @@ TEST(RunOutputTest, SaysSoWhenStandardOutputIsFull) {
 }
 
 TEST(RunOutputTest, CanBeInterruptedWhileItsReaderIsStopped) {
-  Subprocess job(lockstep_command({"run", "--num-instances", "2", "--grace-period", "1", "yes"}));
+  Subprocess job(lockstep_command({"run", "--num-instances", "2", "--grace-period", "3", "yes"}));
   ASSERT_TRUE(job.wait_for("[0] y\n"));  // and nobody reads on
   job.signal(SIGINT);
-  EXPECT_TRUE(job.wait_for_exit(1900ms));
+  // In one grace period, not in two.
+  EXPECT_TRUE(job.wait_for_exit(5800ms));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Finished train(std::vector<std::string> options, const std::vector<std::string>&
 }
 
 /// "digest … after step …"
-std::string digest_in(const Finished& result) {
+std::string digest_line(const Finished& result) {
   const auto begin = result.out.find("digest ");
   if (begin == std::string::npos) return "none: " + result.out + result.err;
   return result.out.substr(begin, result.out.find('\n', begin) - begin);
@@ -40,8 +40,8 @@ std::string digest_in(const Finished& result) {
 std::string undisturbed(const std::string& steps) {
   const auto result = train({"--num-instances", "2"}, {steps, "0"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(digest_in(result), ContainsRegex("^digest [0-9a-f]{16} after step " + steps + "$"));
-  return digest_in(result);
+  EXPECT_THAT(digest_line(result), ContainsRegex("^digest [0-9a-f]{16} after step " + steps + "$"));
+  return digest_line(result);
 }
 
 std::vector<LogEntry> entries(const std::vector<LogEntry>& log, const std::string& event) {
@@ -75,7 +75,7 @@ TEST(RunRecoveryTest, GoesOnAfterTheLastCommittedStep) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("[0] goes on after step 4\n"));
   EXPECT_THAT(result.out, HasSubstr("[0] goes on after step 8\n"));
-  EXPECT_EQ(digest_in(result), undisturbed("12"));
+  EXPECT_EQ(digest_line(result), undisturbed("12"));
   EXPECT_THAT(result.err, HasSubstr("starting the job again after step 4: restart 1 of 5\n"));
   // Nobody had to be waited for: what they would save was safe.
   EXPECT_THAT(result.err, Not(HasSubstr("SIGTERM")));
@@ -113,7 +113,7 @@ TEST(RunRecoveryTest, GoesOnAfterTheLastCommittedStep) {
 TEST(RunRecoveryTest, AnInstanceThatIsAloneGoesOnToo) {
   const auto result = train({"--max-restarts", "1"}, {"6", "0", "0:3:0:kill"});
   EXPECT_THAT(result.out, HasSubstr("goes on after step 2\n"));
-  EXPECT_EQ(digest_in(result), undisturbed("6"));
+  EXPECT_EQ(digest_line(result), undisturbed("6"));
 }
 
 TEST(RunRecoveryTest, GivesUpAnInstanceThatIsStoppedAndGoesOn) {
@@ -122,7 +122,7 @@ TEST(RunRecoveryTest, GivesUpAnInstanceThatIsStoppedAndGoesOn) {
                              "--log-dir", folder.path()},
                             {"6", "0", "0:3:1:stop"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(digest_in(result), undisturbed("6"));
+  EXPECT_EQ(digest_line(result), undisturbed("6"));
   const auto stalls = entries(events::read_event_log(folder.path() + "/events.jsonl"), "stall");
   ASSERT_FALSE(stalls.empty());
   EXPECT_EQ(stalls[0].instance, 1);
@@ -139,7 +139,7 @@ TEST(RunRecoveryTest, GoesOnWithFewerInstancesWhereOneFailsAgainAndAgain) {
   EXPECT_THAT(result.err, HasSubstr("lockstep: instance 2 failed 2 times in a row: going on with 2 "
                                     "instances\nlockstep: starting the job again after step 3: "
                                     "restart 2 of 3\n"));
-  EXPECT_EQ(digest_in(result), undisturbed("8"));
+  EXPECT_EQ(digest_line(result), undisturbed("8"));
   const auto log = events::read_event_log(folder.path() + "/events.jsonl");
   EXPECT_EQ(entries(log, "start").size(), 3U + 3U + 2U);
   ASSERT_EQ(entries(log, "shrink").size(), 1U);
@@ -157,7 +157,7 @@ TEST(RunRecoveryTest, BlamesWhoWasLateNotWhoGaveItUp) {
   const auto restarts = entries(events::read_event_log(folder.path() + "/events.jsonl"), "restart");
   ASSERT_EQ(restarts.size(), 2U);
   for (const auto& restart : restarts) EXPECT_EQ(restart.instance, 1);
-  EXPECT_EQ(digest_in(result), undisturbed("8"));
+  EXPECT_EQ(digest_line(result), undisturbed("8"));
 }
 
 TEST(RunRecoveryTest, DoesNotShrinkForFailuresOfDifferentInstancesNorBelowOne) {
@@ -176,7 +176,7 @@ TEST(RunRecoveryTest, EndsAsUndisturbedThoughChaosReigns) {
                              "0.5", "--chaos", "11,mtbf=0.3", "--log-dir", folder.path()},
                             {"100", "10"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(digest_in(result), undisturbed("100"));
+  EXPECT_EQ(digest_line(result), undisturbed("100"));
   const auto log = events::read_event_log(folder.path() + "/events.jsonl");
   const auto faults = entries(log, "chaos");
   ASSERT_FALSE(faults.empty());
@@ -196,7 +196,7 @@ TEST(RunRecoveryTest, AJobThatClosesWhatItInheritsIsWarnedAndWorks) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, ContainsRegex("warning: kept memory: descriptor [0-9]+ is not the memory "
                                         "of this job: a restart will not find what this attempt"));
-  EXPECT_EQ(digest_in(result), undisturbed("6"));
+  EXPECT_EQ(digest_line(result), undisturbed("6"));
 }
 
 TEST(RunRecoveryTest, AJobWithinAJobHasItsOwnMemory) {
@@ -222,7 +222,7 @@ TEST(RunRecoveryTest, KeepsTheMemoryNoLongerThanTheJob) {
     EXPECT_THAT(std::filesystem::read_symlink(file, ignored).string(), Not(HasSubstr("kept")));
   }
   job.signal(SIGTERM);
-  EXPECT_EQ(job.wait(10s).exit_code, 128 + SIGTERM);
+  EXPECT_EQ(job.wait(30s).exit_code, 128 + SIGTERM);
 }
 
 TEST(RunRecoveryTest, ReplacesTheLogOfTheJobBefore) {
@@ -270,7 +270,7 @@ TEST(RunRecoveryTest, WritesDownHowAJobWasInterruptedAndWhatItLeft) {
   Subprocess job(lockstep_command(shell({"--log-dir", folder.path()}, "echo up; exec sleep 60")));
   ASSERT_TRUE(job.wait_for("up\n"));
   job.signal(SIGTERM);
-  job.wait(10s);
+  job.wait(30s);
   const auto path = folder.path() + "/events.jsonl";
   auto log = events::read_event_log(path);
   ASSERT_EQ(entries(log, "interrupted").size(), 1U);

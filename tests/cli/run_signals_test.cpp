@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "lockstep/base/file.h"
 #include "lockstep/launch/supervise/descendants.h"
@@ -26,12 +27,13 @@ Subprocess start(std::vector<std::string> arguments) {
 class EndingSignalTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(EndingSignalTest, EndsEverythingWithTheCodeOfTheSignal) {
-  auto job = start({"--num-instances", "3", "sh", "-c", "echo up; sleep 60"});
+  auto job =
+      start({"--num-instances", "3", "--grace-period", "50", "sh", "-c", "echo up; sleep 60"});
   ASSERT_TRUE(job.wait_for("[2] up\n"));
   job.signal(GetParam());
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 128 + GetParam());
-  EXPECT_LT(result.time.count(), 5);
+  EXPECT_LT(result.time.count(), 20);
   EXPECT_TRUE(processes_with(kMark).empty());
 }
 
@@ -43,11 +45,11 @@ TEST(RunSignalsTest, GivesInstancesTheGracePeriodAndThenKillsThem) {
   ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
   const auto begin = std::chrono::steady_clock::now();
   job.signal(SIGINT);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_GE(took.count(), 0.5);
-  EXPECT_LT(took.count(), 3);
+  EXPECT_LT(took.count(), 20);
   EXPECT_THAT(result.err,
               HasSubstr("lockstep: SIGINT: ending the job; what is left after 0.5 s is killed\n"));
   EXPECT_TRUE(processes_with(kMark).empty());
@@ -64,24 +66,43 @@ TEST(RunSignalsTest, KillsAtOnceWhenAskedASecondTime) {
         job.signal(SIGINT);
         return job.wait_for_exit(20ms);
       },
-      10s);
-  const auto result = job.wait(10s);
+      30s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_THAT(result.err, HasSubstr("lockstep: SIGINT: killing the job\n"));
   EXPECT_TRUE(processes_with(kMark).empty());
 }
 
+/// Sends two signals that count as one if they come within 200 ms. Returns false if the machine was
+/// too busy for that.
+bool signal_twice(Subprocess& job, const std::function<void()>& first,
+                  const std::function<void()>& second) {
+  const auto begin = std::chrono::steady_clock::now();
+  first();
+  job.wait_for_exit(20ms);  // or the kernel makes one of the two
+  second();
+  return std::chrono::steady_clock::now() - begin < 100ms;
+}
+
+constexpr int kAttempts = 20;
+
 TEST(RunSignalsTest, TakesASignalToItselfAndItsGroupForOne) {
-  auto job = start({"--grace-period", "20", "sh", "-c",
-                    "trap 'echo saving; sleep 2.5; echo saved; exit 0' TERM; echo up; "
-                    "while :; do sleep 0.05; done"});
-  ASSERT_TRUE(job.wait_for("up\n"));
-  job.signal(SIGTERM);  // as `timeout` does it
-  job.wait_for_exit(20ms);
-  job.signal_group(SIGTERM);
-  const auto result = job.wait(10s);
-  EXPECT_THAT(result.out, HasSubstr("saved\n"));
-  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    auto job = start({"--grace-period", "20", "sh", "-c",
+                      "trap 'echo saving; sleep 2.5; echo saved; exit 0' TERM; echo up; "
+                      "while :; do sleep 0.05; done"});
+    ASSERT_TRUE(job.wait_for("up\n"));
+    // As `timeout` does it.
+    if (!signal_twice(
+            job, [&] { job.signal(SIGTERM); }, [&] { job.signal_group(SIGTERM); })) {
+      continue;
+    }
+    const auto result = job.wait(30s);
+    EXPECT_THAT(result.out, HasSubstr("saved\n"));
+    EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+    return;
+  }
+  FAIL() << "the machine is too busy to send two signals at once";
 }
 
 /// The process below the launcher, to which it hands on signals.
@@ -97,18 +118,25 @@ TEST(RunSignalsTest, TakesASignalToAllItsProcessesForOne) {
       "trap 'sleep 0.5; echo saved; exit 0' TERM; echo up; "
       "while :; do sleep 0.05; done";
   for (const bool launcher_first : {false, true}) {
-    auto job = start({"--grace-period", "20", "sh", "-c", script});
-    ASSERT_TRUE(job.wait_for("up\n"));
-    const pid_t supervisor = supervisor_of(job);
-    ASSERT_GT(supervisor, 0);
-    // As whoever ends a cgroup does it: the launcher hands it on, to one that has it already.
-    ::kill(launcher_first ? job.pid() : supervisor, SIGTERM);
-    job.wait_for_exit(20ms);  // or the kernel makes one of the two
-    ::kill(launcher_first ? supervisor : job.pid(), SIGTERM);
-    const auto result = job.wait(10s);
-    EXPECT_THAT(result.out, HasSubstr("saved\n"));
-    EXPECT_THAT(result.err, Not(HasSubstr("killing")));
-    EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+    int attempt = 0;
+    for (bool is_sent = false; !is_sent && attempt < kAttempts; ++attempt) {
+      auto job = start({"--grace-period", "20", "sh", "-c", script});
+      ASSERT_TRUE(job.wait_for("up\n"));
+      const pid_t supervisor = supervisor_of(job);
+      ASSERT_GT(supervisor, 0);
+      const pid_t first = launcher_first ? job.pid() : supervisor;
+      const pid_t second = launcher_first ? supervisor : job.pid();
+      // When a cgroup is ended, the launcher passes the signal on to a supervisor that has it
+      // already.
+      is_sent = signal_twice(
+          job, [&] { ::kill(first, SIGTERM); }, [&] { ::kill(second, SIGTERM); });
+      if (!is_sent) continue;
+      const auto result = job.wait(30s);
+      EXPECT_THAT(result.out, HasSubstr("saved\n"));
+      EXPECT_THAT(result.err, Not(HasSubstr("killing")));
+      EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+    }
+    EXPECT_LT(attempt, kAttempts) << "the machine is too busy to send two signals at once";
   }
 }
 
@@ -118,7 +146,7 @@ TEST(RunSignalsTest, KillsAtOnceOnSigquitHoweverSoonItComes) {
   job.signal(SIGTERM);
   ASSERT_TRUE(job.wait_for("what is left after 50 s is killed\n"));
   job.signal(SIGQUIT);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_THAT(result.err, HasSubstr("lockstep: SIGQUIT: killing the job\n"));
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);
   EXPECT_TRUE(processes_with(kMark).empty());
@@ -136,9 +164,9 @@ TEST(RunSignalsTest, KillsAtOnceThoughNobodyReadsItsOutput) {
           job.signal(signal);
           return job.wait_for_exit(150ms);
         },
-        10s));
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 1500ms);
-    EXPECT_EQ(job.wait(10s).exit_code, 128 + signal);
+        30s));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
+    EXPECT_EQ(job.wait(30s).exit_code, 128 + signal);
     EXPECT_TRUE(processes_with(kMark).empty());
   }
 }
@@ -151,7 +179,7 @@ TEST(RunSignalsTest, GivesASlowReaderTheGracePeriod) {
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(done); }, 20s));
   job.signal(SIGTERM);
   ASSERT_FALSE(job.wait_for_exit(300ms));
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);
   EXPECT_TRUE(result.out.ends_with("\n30000\n"));
 }
@@ -161,7 +189,7 @@ TEST(RunSignalsTest, EndsEverythingWhenInterruptedWhileStarting) {
     auto job = start({"--num-instances", "8", "sleep", "60"});
     job.wait_for_exit(std::chrono::milliseconds(delay_ms));
     job.signal(SIGINT);
-    EXPECT_EQ(job.wait(10s).exit_code, 130) << delay_ms;
+    EXPECT_EQ(job.wait(30s).exit_code, 130) << delay_ms;
     EXPECT_TRUE(processes_with(kMark).empty()) << delay_ms;
   }
 }
@@ -171,7 +199,7 @@ TEST(RunSignalsTest, EndsOnCtrlCOfATerminal) {
                  {.terminal = true});
   ASSERT_TRUE(job.wait_for("[0] up") && job.wait_for("[1] up"));
   job.type("\x03");
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_THAT(result.out, HasSubstr("lockstep: SIGINT: ending the job"));
   EXPECT_THAT(result.out, Not(HasSubstr("killing")));
@@ -182,7 +210,7 @@ TEST(RunSignalsTest, SaysWhyAnInstanceThatReadsTheTerminalStandsStill) {
                  {.terminal = true});
   ASSERT_TRUE(job.wait_for("is stopped: it uses the terminal"));
   job.type("\x03");
-  EXPECT_EQ(job.wait(10s).exit_code, 130);
+  EXPECT_EQ(job.wait(30s).exit_code, 130);
 }
 
 TEST(RunSignalsTest, EndsTheJobThoughItsSupervisorHangs) {
@@ -190,7 +218,7 @@ TEST(RunSignalsTest, EndsTheJobThoughItsSupervisorHangs) {
   ASSERT_TRUE(job.wait_for("[0] ready\n") && job.wait_for("[1] ready\n"));
   ::kill(supervisor_of(job), SIGSTOP);
   job.signal(SIGTERM);
-  EXPECT_EQ(job.wait(10s).exit_code, 128 + SIGKILL);
+  EXPECT_EQ(job.wait(30s).exit_code, 128 + SIGKILL);
   EXPECT_TRUE(processes_with(kMark).empty());
 }
 
@@ -200,7 +228,7 @@ TEST(RunSignalsTest, EndsAJobThatIsBeingStartedAgain) {
     ASSERT_TRUE(job.wait_for("restart 1 of 1000"));
     job.wait_for_exit(std::chrono::milliseconds(delay_ms));
     job.signal(SIGTERM);
-    const int code = job.wait(10s).exit_code;
+    const int code = job.wait(30s).exit_code;
     EXPECT_TRUE(code == 128 + SIGTERM || code == 1) << code;
     EXPECT_TRUE(processes_with(kMark).empty());
   }
@@ -210,7 +238,7 @@ TEST(RunSignalsTest, StaysDeafToAHangUpUnderNohup) {
   Subprocess job({"nohup", LOCKSTEP_BINARY, "run", "sh", "-c", "echo up; sleep 1; echo over"});
   ASSERT_TRUE(job.wait_for("up\n"));
   job.signal(SIGHUP);
-  const auto result = job.wait(10s);
+  const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, HasSubstr("over\n"));
 }
@@ -223,7 +251,7 @@ TEST(RunSignalsTest, PassesUserSignalsOnToEveryInstance) {
   job.signal(SIGUSR1);
   ASSERT_TRUE(job.wait_for("[0] one\n") && job.wait_for("[1] one\n"));
   job.signal(SIGUSR2);
-  EXPECT_EQ(job.wait(10s).exit_code, 0);
+  EXPECT_EQ(job.wait(30s).exit_code, 0);
 }
 
 char state_of(pid_t pid) {
@@ -241,7 +269,7 @@ TEST(RunSignalsTest, StopsAndContinuesTheInstancesWithItself) {
   EXPECT_TRUE(eventually(both_stopped, 5s));
   job.signal(SIGCONT);
   EXPECT_TRUE(eventually([&] { return state_of(job.pid()) == 'S'; }, 5s));
-  EXPECT_EQ(job.wait(10s).exit_code, 0);
+  EXPECT_EQ(job.wait(30s).exit_code, 0);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(RunStopTest, EndsThoseThatDoNotStopAfterTheGracePeriod) {
                                      "if [ $RANK = 0 ]; then exit 75; fi; exec sleep 60"));
   EXPECT_EQ(result.exit_code, kStopped);
   EXPECT_GE(result.time.count(), 0.3);
-  EXPECT_LT(result.time.count(), 10);
+  EXPECT_LT(result.time.count(), 30);
 }
 
 TEST(RunStopTest, GivesTheOthersTimeToStop) {
@@ -94,7 +94,7 @@ TEST(RunStopTest, AJobThatTheUserStopsMayStandStillForLong) {
   job.signal(SIGTSTP);
   EXPECT_FALSE(job.wait_for_exit(1s));  // longer than it may be stopped by somebody else
   job.signal(SIGCONT);
-  EXPECT_EQ(job.wait(10s).exit_code, 0);
+  EXPECT_EQ(job.wait(30s).exit_code, 0);
 }
 
 TEST(RunStopTest, WithoutADeadlineAStoppedInstanceIsWaitedFor) {
@@ -108,8 +108,8 @@ TEST(RunStopTest, WithoutADeadlineAStoppedInstanceIsWaitedFor) {
         ::kill(instance, SIGCONT);
         return job.wait_for_exit(20ms);
       },
-      10s));
-  EXPECT_EQ(job.wait(10s).exit_code, 0);
+      30s));
+  EXPECT_EQ(job.wait(30s).exit_code, 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "lockstep/weights/weight_file.h"
 #include "tests/cli/train_runs.h"
@@ -34,9 +35,10 @@ Finished train(const std::string& options, SubprocessOptions how = {}) {
 std::string without_unfinished_bars(const std::string& out) {
   std::istringstream stream(out);
   std::string kept;
-  const std::regex unfinished(R"(^(\[[0-9]+\] )?\[[A-Z][a-z]+.*\]: +[0-9]{1,2}%\|.*)");
+  const auto is_unfinished =
+      ::testing::Matches(MatchesRegex(R"((\[[0-9]+\] )?\[[A-Z][a-z]+.*\]: +[0-9]{1,2}%\|.*)"));
   for (std::string line; std::getline(stream, line);) {
-    if (!std::regex_match(line, unfinished)) kept += line + "\n";
+    if (!is_unfinished(line)) kept += line + "\n";
   }
   return kept;
 }

@@ -38,7 +38,7 @@ class WatchedHostsTest : public ::testing::Test {
     if (!job_) return;
     job_->signal(SIGTERM);
     job_->wait();
-    EXPECT_TRUE(hosts_.wait_until_gone(10s));
+    EXPECT_TRUE(hosts_.wait_until_gone(20s));
   }
   nlohmann::json monitored() const {
     const auto result = lockstep({"monitor", "--json", "--job", id_}, own_);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <stdexcept>
 
+#include "lockstep/comm/tree_node.h"
 #include "lockstep/topology/placement.h"
 
 namespace lockstep::testing {

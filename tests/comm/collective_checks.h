@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/operation.h"
 
 /// Collectives against a reference that is written as plainly as possible. The same checks run on
 /// threads (in the tests) and in processes (in `comm_worker`).

@@ -9,24 +9,15 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/local/local_group.h"
 #include "tests/comm/collective_checks.h"
+#include "tests/support/errors.h"
 
 namespace lockstep::comm {
 namespace {
 
 using local::run_threads;
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
-
-/// What an action throws.
-template <typename Action>
-Error error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  throw std::logic_error("nothing was thrown");
-}
 
 class CollectiveTest : public ::testing::TestWithParam<int> {};
 

@@ -14,11 +14,13 @@
 #include "lockstep/comm/ordered_reduction.h"
 #include "tests/comm/collective_checks.h"
 #include "tests/comm/hosts_group.h"
+#include "tests/support/errors.h"
 
 namespace lockstep::comm {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 using testing::HostsGroup;
 using testing::run_hosts;
@@ -103,17 +105,6 @@ INSTANTIATE_TEST_SUITE_P(Layouts, HostsCollectiveTest,
                                            Case{"InterleavedUnevenly", {{0, 3, 4}, {1}, {2, 5}}}),
                          [](const auto& parameter) { return parameter.param.name; });
 
-/// What an action throws.
-template <typename Action>
-Error error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  throw std::logic_error("nothing was thrown");
-}
-
 TEST(HostsTransportTest, ReducesManyBuffersOfSeveralTypesAsOneOperation) {
   run_hosts({{0, 1}, {2}}, [](Communicator& communicator) {
     const auto rank = static_cast<float>(communicator.rank());
@@ -185,15 +176,15 @@ TEST(HostsTransportTest, GroupsOfOneParentAndNestedOnesAreUsedSideBySide) {
   });
 }
 
-struct Disagreement {
+struct HostsDisagreement {
   std::string name;
   std::function<void(Communicator&)> first;
   std::function<void(Communicator&)> other;
   std::string expected;
-  friend void PrintTo(const Disagreement& value, std::ostream* out) { *out << value.name; }
+  friend void PrintTo(const HostsDisagreement& value, std::ostream* out) { *out << value.name; }
 };
 
-class HostsDisagreementTest : public ::testing::TestWithParam<Disagreement> {};
+class HostsDisagreementTest : public ::testing::TestWithParam<HostsDisagreement> {};
 
 TEST_P(HostsDisagreementTest, IsAnErrorOnEveryInstanceThatNamesBothSides) {
   std::mutex mutex;
@@ -220,25 +211,28 @@ TEST_P(HostsDisagreementTest, IsAnErrorOnEveryInstanceThatNamesBothSides) {
   }
 }
 
-void reduce(Communicator& communicator, int count, ReduceOp op = ReduceOp::Sum) {
+void reduce_on_hosts(Communicator& communicator, int count, ReduceOp op = ReduceOp::Sum) {
   std::vector<float> values(static_cast<std::size_t>(count));
   communicator.all_reduce(buffer_of(values), op);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, HostsDisagreementTest,
-    ::testing::Values(
-        Disagreement{"operation", [](auto& c) { c.barrier(); }, [](auto& c) { reduce(c, 7); },
-                     "called all_reduce(sum, 7 f32)"},
-        Disagreement{"less", [](auto& c) { reduce(c, 1000); }, [](auto& c) { reduce(c, 9999999); },
-                     ") called all_reduce(sum, 9999999 f32)"},
-        Disagreement{"more", [](auto& c) { reduce(c, 9999999); }, [](auto& c) { reduce(c, 1000); },
-                     ") called all_reduce(sum, 9999999 f32)"},
-        Disagreement{"nothing", [](auto& c) { reduce(c, 9999999); }, [](auto& c) { reduce(c, 0); },
-                     ") called all_reduce(sum, 0 f32)"},
-        Disagreement{"operator", [](auto& c) { reduce(c, 7); },
-                     [](auto& c) { reduce(c, 7, ReduceOp::Max); },
-                     "called all_reduce(max, 7 f32)"}),
+    ::testing::Values(HostsDisagreement{"operation", [](auto& c) { c.barrier(); },
+                                        [](auto& c) { reduce_on_hosts(c, 7); },
+                                        "called all_reduce(sum, 7 f32)"},
+                      HostsDisagreement{"less", [](auto& c) { reduce_on_hosts(c, 1000); },
+                                        [](auto& c) { reduce_on_hosts(c, 9999999); },
+                                        ") called all_reduce(sum, 9999999 f32)"},
+                      HostsDisagreement{"more", [](auto& c) { reduce_on_hosts(c, 9999999); },
+                                        [](auto& c) { reduce_on_hosts(c, 1000); },
+                                        ") called all_reduce(sum, 9999999 f32)"},
+                      HostsDisagreement{"nothing", [](auto& c) { reduce_on_hosts(c, 9999999); },
+                                        [](auto& c) { reduce_on_hosts(c, 0); },
+                                        ") called all_reduce(sum, 0 f32)"},
+                      HostsDisagreement{"operator", [](auto& c) { reduce_on_hosts(c, 7); },
+                                        [](auto& c) { reduce_on_hosts(c, 7, ReduceOp::Max); },
+                                        "called all_reduce(max, 7 f32)"}),
     [](const auto& parameter) { return parameter.param.name; });
 
 /// One instance on each of two hosts, of which the other has left long ago.

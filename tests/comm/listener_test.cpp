@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -33,9 +34,16 @@ class ListenerTest : public ::testing::Test {
     Payload payload{};
     payload[0] = first;
     UniqueFd socket;
-    std::thread client([&] { socket = dial(address(), secret, payload, 3s); });
-    const auto end = std::chrono::steady_clock::now() + 300ms;
-    while (std::chrono::steady_clock::now() < end && welcomed_.empty()) listener_.serve(10ms);
+    std::atomic<bool> is_over = false;
+    std::thread client([&] {
+      socket = dial(address(), secret, payload, 20s);
+      is_over = true;
+    });
+    const auto end = std::chrono::steady_clock::now() + 30s;
+    const auto is_missing = [&] { return socket && welcomed_.empty(); };
+    while (std::chrono::steady_clock::now() < end && (!is_over || is_missing())) {
+      listener_.serve(10ms);
+    }
     client.join();
     return socket;
   }
@@ -124,7 +132,7 @@ TEST_F(ListenerTest, ClosesAConnectionThatSendsRandomBytes) {
   const auto stranger = connect();
   const std::string noise(100000, 'x');
   ::send(stranger.get(), noise.data(), noise.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  const auto end = std::chrono::steady_clock::now() + 2s;
+  const auto end = std::chrono::steady_clock::now() + 20s;
   while (!is_closed(stranger.get()) && std::chrono::steady_clock::now() < end) {
     listener_.serve(10ms);
   }
@@ -135,7 +143,7 @@ TEST_F(ListenerTest, ClosesAConnectionThatSendsRandomBytes) {
 TEST_F(ListenerTest, ClosesAConnectionThatSaysTooLittleInTime) {
   const auto stranger = connect();
   const auto begin = std::chrono::steady_clock::now();
-  while (!is_closed(stranger.get()) && std::chrono::steady_clock::now() - begin < 8s) {
+  while (!is_closed(stranger.get()) && std::chrono::steady_clock::now() - begin < 30s) {
     // One byte now and then does not earn it more time.
     ::send(stranger.get(), "x", 1, MSG_NOSIGNAL);
     listener_.serve(0ms);
@@ -143,7 +151,7 @@ TEST_F(ListenerTest, ClosesAConnectionThatSaysTooLittleInTime) {
   }
   const auto time = std::chrono::steady_clock::now() - begin;
   EXPECT_GE(time, Listener::kTimeToProve - 100ms);
-  EXPECT_LT(time, Listener::kTimeToProve + 1s);
+  EXPECT_LT(time, Listener::kTimeToProve + 5s);
   EXPECT_EQ(listener_.num_pending(), 0U);
 }
 

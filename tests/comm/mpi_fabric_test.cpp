@@ -86,7 +86,7 @@ TEST_P(MpiFabricTest, PassesNotesOn) {
 TEST_P(MpiFabricTest, EndsWithTheCodeOfTheCause) {
   const auto job = run_job("fail_on_one", {"a", "b", "c"});
   EXPECT_EQ(job.exit_code, 3) << job.err;
-  EXPECT_LT(job.time, 15s);
+  EXPECT_LT(job.time, 40s);
   EXPECT_THAT(job.err, HasSubstr("lockstep: the data of instance 1 is bad\n  try: other data\n"));
   EXPECT_THAT(job.err, HasSubstr("host 1 has failed: the data of instance 1 is bad"));
   EXPECT_THAT(job.err, HasSubstr("instance 0 ends with 7"));
@@ -96,26 +96,26 @@ TEST_P(MpiFabricTest, EndsWithTheCodeOfTheCause) {
 TEST_P(MpiFabricTest, EndsWhereOneThatLeadsNoHostFails) {
   const auto job = run_job("fail_on_last", {"a", "b", "b"});
   EXPECT_EQ(job.exit_code, 3) << job.err;
-  EXPECT_LT(job.time, 15s);
+  EXPECT_LT(job.time, 40s);
 }
 
 TEST_P(MpiFabricTest, EndsWhereOneIsKilled) {
   const auto job = run_job("kill_one", {"a", "b", "c"});
   EXPECT_NE(job.exit_code, 0) << job.err;
-  EXPECT_LT(job.time, 15s);
+  EXPECT_LT(job.time, 40s);
 }
 
 TEST_P(MpiFabricTest, GivesUpWhatIsUnderWay) {
   const auto job = run_job("give_up", {"a", "b"});
   EXPECT_EQ(job.exit_code, 6) << job.err;
-  EXPECT_LT(job.time, 15s);
+  EXPECT_LT(job.time, 40s);
   EXPECT_THAT(job.err, HasSubstr("host 1 does not come"));
 }
 
 TEST_P(MpiFabricTest, EndsWhereOneNeverEnds) {
   const auto job = run_job("never_end", {"a", "b", "c"});
   EXPECT_EQ(job.exit_code, 6) << job.err;
-  EXPECT_LT(job.time, 20s);
+  EXPECT_LT(job.time, 40s);
   EXPECT_THAT(job.err,
               HasSubstr("lockstep: mpi: expected all ranks of the MPI job to end, found that some "
                         "have not ended, nor said anything for 2 s\n  try: "));

@@ -112,7 +112,7 @@ TEST(ProcessesTest, MissTheFirstAtOnceWhereItDiesInTheMeeting) {
   const auto second = job.wait(1);
   EXPECT_EQ(second.exit_code, 7) << second.err;
   EXPECT_THAT(second.err, HasSubstr("instance 0 (host "));
-  EXPECT_LT(second.time.count(), 3.0);
+  EXPECT_LT(second.time.count(), 20.0);
 }
 
 TEST(ProcessesTest, RefuseToMeetThoseOfAnotherSize) {

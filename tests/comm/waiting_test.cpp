@@ -46,22 +46,21 @@ void wait_until(const std::atomic<bool>& flag) {
 
 TEST(WaitingTest, WarnsOnceOfWhoIsLateAndGoesOn) {
   Warnings warnings;
-  run_threads(
-      3,
-      [&](Communicator& communicator) {
-        communicator.barrier();
-        if (communicator.rank() == 2) {
-          while (warnings.lines().empty()) std::this_thread::sleep_for(1ms);
-          std::this_thread::sleep_for(300ms);  // time for a second warning that must not come
-        }
-        std::vector<float> values(10, 1.0F);
-        communicator.all_reduce(buffer_of(values, "layer3"));
-        EXPECT_EQ(values.front(), 3.0F);
-      },
-      {.warn_after = 50ms, .warn = warnings.sink()});
-  EXPECT_THAT(warnings.lines(),
-              ElementsAre(ContainsRegex("^all_reduce #2 \"layer3\": instance 2 \\(host [^ ]+, pid "
-                                        "[0-9]+\\) has not arrived after 0 s; it finished #1")));
+  run_threads(3,
+              [&](Communicator& communicator) {
+                communicator.barrier();
+                if (communicator.rank() == 2) {
+                  while (warnings.lines().empty()) std::this_thread::sleep_for(1ms);
+                  std::this_thread::sleep_for(1s);  // time for a second warning that must not come
+                }
+                std::vector<float> values(10, 1.0F);
+                communicator.all_reduce(buffer_of(values, "layer3"));
+                EXPECT_EQ(values.front(), 3.0F);
+              },
+              {.warn_after = 400ms, .warn = warnings.sink()});
+  EXPECT_THAT(warnings.lines(), ElementsAre(ContainsRegex(
+                                    "^all_reduce #2 \"layer3\": instance 2 \\(host [^ ]+, pid "
+                                    "[0-9]+\\) has not arrived after [0-9]+ s; it finished #1")));
 }
 
 TEST(WaitingTest, ReportsAStallOnceForWhoIsLateAndOnceForWhoIsGivenUp) {
@@ -72,12 +71,13 @@ TEST(WaitingTest, ReportsAStallOnceForWhoIsLateAndOnceForWhoIsGivenUp) {
                 [&](Communicator& communicator) {
                   communicator.barrier();
                   while (communicator.rank() == 1) {  // until the others have given up
+                    std::this_thread::sleep_for(1ms);
                     const std::lock_guard lock(mutex);
                     if (!stalls.empty() && stalls.back().kind == Stall::Kind::Overdue) return;
                   }
                   communicator.barrier("end");
                 },
-                {.warn_after = 50ms, .stall_timeout = 400ms, .stalled = [&](const Stall& stall) {
+                {.warn_after = 500ms, .stall_timeout = 2s, .stalled = [&](const Stall& stall) {
                    const std::lock_guard lock(mutex);
                    stalls.push_back(stall);
                  }});
@@ -112,7 +112,7 @@ TEST(WaitingTest, GivesUpAtTheDeadlineOnEveryInstanceThatWaits) {
                     throw;
                   }
                 },
-                {.stall_timeout = 200ms});
+                {.stall_timeout = 1s});
   };
   EXPECT_THROW(job(), Error);
   EXPECT_EQ(failed, 2);
@@ -139,25 +139,26 @@ TEST(WaitingTest, WithoutADeadlineItWaitsButStillMissesWhoLeaves) {
     EXPECT_EQ(error.kind(), ErrorKind::PeerLost);
     EXPECT_THAT(error.what(), HasSubstr("instance 1 (host "));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
 }
 
 TEST(WaitingTest, AHeartbeatBeginsTheTimeAnewAndSaysWhatTakesLong) {
   Warnings warnings;
   run_threads(2,
-              [](Communicator& communicator) {
+              [&](Communicator& communicator) {
                 if (communicator.rank() == 1) {
-                  for (int beat = 0; beat < 10; ++beat) {
+                  // In all for longer than the deadline.
+                  for (int beat = 0; beat < 50; ++beat) {
                     communicator.heartbeat("compiling");
-                    std::this_thread::sleep_for(50ms);
+                    std::this_thread::sleep_for(100ms);
                   }
                   communicator.heartbeat("evaluating");
-                  std::this_thread::sleep_for(250ms);
+                  while (warnings.lines().empty()) std::this_thread::sleep_for(1ms);
                 }
                 communicator.barrier();
               },
-              {.warn_after = 150ms, .stall_timeout = 400ms, .warn = warnings.sink()});
-  EXPECT_THAT(warnings.lines(), ElementsAre(HasSubstr("it said \"evaluating\" 0 s ago")));
+              {.warn_after = 1500ms, .stall_timeout = 4s, .warn = warnings.sink()});
+  EXPECT_THAT(warnings.lines(), ElementsAre(ContainsRegex("it said \"evaluating\" [0-9]+ s ago")));
 }
 
 TEST(WaitingTest, TellsInWhichOperationOfAnotherGroupTheLateOneWaits) {
@@ -171,7 +172,7 @@ TEST(WaitingTest, TellsInWhichOperationOfAnotherGroupTheLateOneWaits) {
                   if (communicator.rank() == 0) return communicator.barrier();
                   group.barrier("inner");
                 },
-                {.stall_timeout = 300ms});
+                {.stall_timeout = 2s});
   };
   try {
     job();
@@ -188,16 +189,17 @@ TEST(WaitingTest, WhoWaitsForABusyOneInAnotherGroupIsNotLateEither) {
                 if (communicator.rank() > 0) {
                   auto& group = communicator.group({1, 2});
                   if (communicator.rank() == 2) {
-                    for (int beat = 0; beat < 20; ++beat) {
+                    // In all for longer than the deadline.
+                    for (int beat = 0; beat < 30; ++beat) {
                       communicator.heartbeat("evaluating");
-                      std::this_thread::sleep_for(50ms);
+                      std::this_thread::sleep_for(100ms);
                     }
                   }
                   group.barrier();
                 }
                 communicator.barrier();
               },
-              {.stall_timeout = 500ms});
+              {.stall_timeout = 2s});
 }
 
 TEST(WaitingTest, TwoGroupsThatAreLateAtOnceWarnOnceEach) {
@@ -206,10 +208,10 @@ TEST(WaitingTest, TwoGroupsThatAreLateAtOnceWarnOnceEach) {
               [](Communicator& communicator) {
                 const bool is_low = communicator.rank() < 2;
                 auto& group = communicator.group(is_low ? std::vector{0, 1} : std::vector{2, 3});
-                if (communicator.rank() % 2 == 1) std::this_thread::sleep_for(600ms);
+                if (communicator.rank() % 2 == 1) std::this_thread::sleep_for(2s);
                 group.barrier();
               },
-              {.warn_after = 100ms, .warn = warnings.sink()});
+              {.warn_after = 600ms, .warn = warnings.sink()});
   EXPECT_EQ(warnings.lines().size(), 2U);
 }
 

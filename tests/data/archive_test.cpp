@@ -19,7 +19,7 @@ ArchiveOptions everything() {
   return {.wanted = [](std::string_view) { return true; }, .most_bytes = 1 << 20};
 }
 
-void expect_refused(const std::string& file, const std::vector<std::string>& parts) {
+void expect_refused_archive(const std::string& file, const std::vector<std::string>& parts) {
   expect_data_error([&] { read_archive(as_bytes(file), "some/a.tar.gz", everything()); }, parts);
 }
 
@@ -48,34 +48,36 @@ TEST(ArchiveTest, ReadsOnlyWhatIsWanted) {
 TEST(ArchiveTest, RefusesEveryTruncationOfAPackedArchive) {
   const auto file = gzip(tar({{"a", pattern(1000, 1)}, {"b", pattern(600, 2)}}));
   for (std::size_t size = 0; size < file.size(); size += 7) {
-    expect_refused(file.substr(0, size), {"some/a.tar.gz"});
+    expect_refused_archive(file.substr(0, size), {"some/a.tar.gz"});
   }
-  expect_refused(file.substr(0, file.size() - 1), {"some/a.tar.gz: at byte ", "expected "});
+  expect_refused_archive(file.substr(0, file.size() - 1), {"some/a.tar.gz: at byte ", "expected "});
 }
 
 TEST(ArchiveTest, RefusesAPlainArchiveThatEndsInsideAFile) {
   const auto file = tar({{"a", pattern(1000, 1)}});
-  expect_refused(file.substr(0, 700), {"some/a.tar.gz: at byte ", "Truncated"});
-  expect_refused(file.substr(0, 300), {"some/a.tar.gz: at byte "});
+  expect_refused_archive(file.substr(0, 700), {"some/a.tar.gz: at byte ", "Truncated"});
+  expect_refused_archive(file.substr(0, 300), {"some/a.tar.gz: at byte "});
 }
 
 TEST(ArchiveTest, NoticesDamageByTheChecksumOfThePacking) {
   auto file = gzip(tar({{"a", "1"}}));
   file[file.size() - 8] ^= 1;
-  expect_refused(file, {"some/a.tar.gz: at byte ", "incorrect data check"});
+  expect_refused_archive(file, {"some/a.tar.gz: at byte ", "incorrect data check"});
 }
 
 TEST(ArchiveTest, RefusesADamagedHeader) {
   auto file = tar({{"a", pattern(1000, 1)}});
   file[130] = '7';  // a digit of the size, which the header's checksum covers
-  expect_refused(file, {"some/a.tar.gz: at byte 0: expected a sound tar archive"});
+  expect_refused_archive(file, {"some/a.tar.gz: at byte 0: expected a sound tar archive"});
 }
 
 TEST(ArchiveTest, RefusesForeignFiles) {
-  expect_refused("", {"some/a.tar.gz: at byte 0: expected a tar archive, found an empty file"});
-  expect_refused(pattern(5000, 3), {"some/a.tar.gz: at byte 0: expected a sound tar archive"});
-  expect_refused("PK\x03\x04 a zip file", {"some/a.tar.gz: at byte 0: "});
-  expect_refused(gzip(pattern(5000, 3)), {"some/a.tar.gz, unpacked: at byte 0: "});
+  expect_refused_archive("",
+                         {"some/a.tar.gz: at byte 0: expected a tar archive, found an empty file"});
+  expect_refused_archive(pattern(5000, 3),
+                         {"some/a.tar.gz: at byte 0: expected a sound tar archive"});
+  expect_refused_archive("PK\x03\x04 a zip file", {"some/a.tar.gz: at byte 0: "});
+  expect_refused_archive(gzip(pattern(5000, 3)), {"some/a.tar.gz, unpacked: at byte 0: "});
 }
 
 /// A GNU tar of one sparse file 'a': each part is an offset and the bytes that are stored there.
@@ -105,16 +107,19 @@ std::string sparse_tar(std::size_t size,
 
 TEST(ArchiveTest, RefusesFilesWithHoles) {
   const std::vector<std::string> refused{"some/a.tar.gz: at byte 512: ", "file 'a' without holes"};
-  expect_refused(sparse_tar(2048, {{1024, pattern(512, 1)}}), refused);
+  expect_refused_archive(sparse_tar(2048, {{1024, pattern(512, 1)}}), refused);
   // Parts in no order are ones that libarchive reports as "try again".
-  expect_refused(sparse_tar(2048, {{1024, pattern(512, 1)}, {0, pattern(512, 2)}}), refused);
-  expect_refused(sparse_tar(std::size_t{3} << 30, {{(std::size_t{3} << 30) - 512, "x"}}), refused);
+  expect_refused_archive(sparse_tar(2048, {{1024, pattern(512, 1)}, {0, pattern(512, 2)}}),
+                         refused);
+  expect_refused_archive(sparse_tar(std::size_t{3} << 30, {{(std::size_t{3} << 30) - 512, "x"}}),
+                         refused);
 }
 
 TEST(ArchiveTest, StopsAtTheLimit) {
   const auto large = tar({{"a", std::string((1 << 20) + 1, 'x')}});
-  expect_refused(large, {"expected at most 1048576 bytes once unpacked", "'a' of 1048577 bytes"});
-  expect_refused(gzip(large), {"expected at most 1048576 bytes once unpacked"});
+  expect_refused_archive(large,
+                         {"expected at most 1048576 bytes once unpacked", "'a' of 1048577 bytes"});
+  expect_refused_archive(gzip(large), {"expected at most 1048576 bytes once unpacked"});
 }
 
 }  // namespace

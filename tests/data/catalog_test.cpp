@@ -8,6 +8,8 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/data/pack/pack_dataset.h"
+#include "lockstep/data/sets/find_set.h"
+#include "lockstep/data/sets/set_names.h"
 #include "tests/data/made_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"

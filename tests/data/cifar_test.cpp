@@ -28,17 +28,17 @@ using NamedFiles = std::vector<std::pair<std::string, std::string>>;
 constexpr const char* kNames10 =
     "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
 
-struct Picture {
+struct CifarImage {
   std::string pixels;
   std::int64_t label = -1;
   std::int64_t coarse_label = -1;
-  bool operator==(const Picture&) const = default;
+  bool operator==(const CifarImage&) const = default;
 };
 
-Picture picture(const Dataset& set, std::int64_t index) {
+CifarImage picture(const Dataset& set, std::int64_t index) {
   Sample sample(set.fields());
   set.sample(index, sample);
-  Picture result;
+  CifarImage result;
   result.pixels.assign(reinterpret_cast<const char*>(sample.data(0)), 3072);
   std::memcpy(&result.label, sample.data(1), sizeof result.label);
   if (set.fields().size() > 2) std::memcpy(&result.coarse_label, sample.data(2), 8);
@@ -232,8 +232,8 @@ TEST_F(CifarTest, ReadsEveryLayoutOfCifar100) {
       const auto set = read100();
       ASSERT_EQ(set->size(), 2);
       EXPECT_EQ(set->fields()[2].name, "coarse_label");
-      EXPECT_EQ(picture(*set, 0), (Picture{channels_last(pattern(3072, 1)), 99, 19}));
-      EXPECT_EQ(picture(*set, 1), (Picture{channels_last(pattern(3072, 2)), 42, 2}));
+      EXPECT_EQ(picture(*set, 0), (CifarImage{channels_last(pattern(3072, 1)), 99, 19}));
+      EXPECT_EQ(picture(*set, 1), (CifarImage{channels_last(pattern(3072, 2)), 42, 2}));
       ASSERT_EQ(set->class_names().size(), 100u);
       EXPECT_EQ(set->class_names()[42], "class 42");
       fs::remove_all(path(folder));
@@ -386,8 +386,8 @@ TEST_F(CifarTest, ReadsPicklesThatPython3StoredAgain) {
     write("cifar-10-batches-py/test_batch", fixture(std::string("pickles/") + name));
     const auto set = read10(Split::Test);
     ASSERT_EQ(set->size(), 2);
-    EXPECT_EQ(picture(*set, 0), (Picture{channels_last(planes.substr(0, 3072)), 7, -1}));
-    EXPECT_EQ(picture(*set, 1), (Picture{channels_last(planes.substr(3072)), 3, -1}));
+    EXPECT_EQ(picture(*set, 0), (CifarImage{channels_last(planes.substr(0, 3072)), 7, -1}));
+    EXPECT_EQ(picture(*set, 1), (CifarImage{channels_last(planes.substr(3072)), 3, -1}));
   }
 }
 

@@ -28,7 +28,7 @@ Decoded decode(const std::string& file, const std::string& where = "some/picture
   return decoded;
 }
 
-void expect_refused(const std::string& file, const std::vector<std::string>& parts) {
+void expect_refused_image(const std::string& file, const std::vector<std::string>& parts) {
   expect_data_error([&] { decode(file); }, parts);
 }
 
@@ -50,7 +50,7 @@ TEST_P(PillowPixelsTest, AreRefusedWhereTheFileIsCutAnywhere) {
   const auto file = fixture(std::string("images/") + GetParam());
   for (std::size_t size = 0; size < file.size(); ++size) {
     SCOPED_TRACE(size);
-    expect_refused(file.substr(0, size), {"some/picture: at byte ", "expected ", "found "});
+    expect_refused_image(file.substr(0, size), {"some/picture: at byte ", "expected ", "found "});
     if (HasFailure()) return;
   }
 }
@@ -81,26 +81,29 @@ INSTANTIATE_TEST_SUITE_P(EveryKind, PillowPixelsTest,
                          });
 
 TEST(DecodeImageTest, RefusesOtherFilesAndShowsTheirFirstBytes) {
-  expect_refused("GIF89a", {"some/picture: at byte 0: expected a JPEG (ff d8 ff) or PNG",
-                            "found 47 49 46 38 39 61"});
-  expect_refused("", {"found nothing"});
+  expect_refused_image("GIF89a", {"some/picture: at byte 0: expected a JPEG (ff d8 ff) or PNG",
+                                  "found 47 49 46 38 39 61"});
+  expect_refused_image("", {"found nothing"});
 }
 
 TEST(DecodeImageTest, SaysThatAJpegEndsTooSoon) {
   const auto file = fixture("images/420.jpg");
-  expect_refused(file.substr(0, file.size() - 40),
-                 {"expected a JPEG picture of 19 x 27 pixels, found Premature end of JPEG file"});
+  expect_refused_image(
+      file.substr(0, file.size() - 40),
+      {"expected a JPEG picture of 19 x 27 pixels, found Premature end of JPEG file"});
 }
 
 TEST(DecodeImageTest, RefusesAJpegWhoseDataEndsBeforeItsLastRow) {
   const auto file = fixture("images/420.jpg");
-  expect_refused(file.substr(0, file.size() - 60) + "\xff\xd9", {"premature end of data segment"});
+  expect_refused_image(file.substr(0, file.size() - 60) + "\xff\xd9",
+                       {"premature end of data segment"});
 }
 
 TEST(DecodeImageTest, RefusesAPngWithAnotherChecksum) {
   auto file = fixture("images/rgb.png");
   file[file.find("IDAT") + 10] ^= 1;
-  expect_refused(file, {"some/picture: at byte ", "expected a PNG picture of 19 x 27 pixels"});
+  expect_refused_image(file,
+                       {"some/picture: at byte ", "expected a PNG picture of 19 x 27 pixels"});
 }
 
 TEST(DecodeImageTest, RefusesPicturesTooLargeToBeMeant) {
@@ -108,7 +111,7 @@ TEST(DecodeImageTest, RefusesPicturesTooLargeToBeMeant) {
   const auto frame = file.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
   for (const auto at : {5, 6, 7, 8}) file[frame + static_cast<std::size_t>(at)] = '\xfd';
-  expect_refused(file, {"expected a picture of 1 to 178956970 pixels, found 65021 x 65021"});
+  expect_refused_image(file, {"expected a picture of 1 to 178956970 pixels, found 65021 x 65021"});
 }
 
 TEST(DecodeImageTest, RefusesOnePixelRowMoreThanPillow) {
@@ -148,8 +151,8 @@ std::string with_more_scans(std::string file, int count) {
 TEST(DecodeImageTest, RefusesAJpegOfManyScans) {
   const auto file = fixture("images/progressive.jpg");
   EXPECT_TRUE(decode(with_more_scans(file, 400)).pixels == decode(file).pixels);
-  expect_refused(with_more_scans(file, 500),
-                 {"some/picture: at byte ", "found more than 500 scans"});
+  expect_refused_image(with_more_scans(file, 500),
+                       {"some/picture: at byte ", "found more than 500 scans"});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 using lockstep::testing::expect_data_error;
 using lockstep::testing::idx;
 
-void expect_refused(const std::string& file, const std::vector<std::string>& parts) {
+void expect_refused_idx(const std::string& file, const std::vector<std::string>& parts) {
   expect_data_error([&] { read_idx(as_bytes(file), "some/file"); }, parts);
 }
 
@@ -26,31 +26,32 @@ TEST(IdxTest, GivesShapeAndElements) {
 TEST(IdxTest, RefusesEveryTruncation) {
   const auto file = idx({2, 3}, "abcdef");
   for (std::size_t size = 0; size < file.size(); ++size) {
-    expect_refused(file.substr(0, size), {"some/file: at byte ", "expected ", "found "});
+    expect_refused_idx(file.substr(0, size), {"some/file: at byte ", "expected ", "found "});
   }
-  expect_refused(file.substr(0, 7), {"at byte 4: expected 2 extents", "end of the file at byte 7"});
-  expect_refused(file.substr(0, 14),
-                 {"at byte 12: expected 6 bytes (the shape is [2, 3]), found 2"});
+  expect_refused_idx(file.substr(0, 7),
+                     {"at byte 4: expected 2 extents", "end of the file at byte 7"});
+  expect_refused_idx(file.substr(0, 14),
+                     {"at byte 12: expected 6 bytes (the shape is [2, 3]), found 2"});
 }
 
 TEST(IdxTest, RefusesBytesAfterTheLastElement) {
-  expect_refused(idx({2, 3}, "abcdefg"), {"at byte 12: expected 6 bytes", "found 7"});
+  expect_refused_idx(idx({2, 3}, "abcdefg"), {"at byte 12: expected 6 bytes", "found 7"});
 }
 
 TEST(IdxTest, RefusesAForeignFileAndShowsItsFirstBytes) {
-  expect_refused("\x1f\x8b\x08\x01", {"at byte 0: expected an IDX file", "found 1f 8b 08 01"});
+  expect_refused_idx("\x1f\x8b\x08\x01", {"at byte 0: expected an IDX file", "found 1f 8b 08 01"});
 }
 
 TEST(IdxTest, NamesTheElementTypeThatItDoesNotRead) {
   auto file = idx({1}, "x");
   file[2] = '\x0d';
-  expect_refused(file, {"at byte 2: ", "found 0d (32-bit floats)"});
+  expect_refused_idx(file, {"at byte 2: ", "found 0d (32-bit floats)"});
 }
 
 TEST(IdxTest, RefusesShapesThatCannotBeMeant) {
-  expect_refused(idx({}, ""), {"at byte 3: expected 1 to 8 dimensions, found 0"});
-  expect_refused(idx({3, 0}, ""), {"at byte 8: expected an extent of at least 1", "found 0"});
-  expect_refused(idx({0xffffffff, 0xffffffff, 0xffffffff}, ""), {"at byte 8: ", "4294967295"});
+  expect_refused_idx(idx({}, ""), {"at byte 3: expected 1 to 8 dimensions, found 0"});
+  expect_refused_idx(idx({3, 0}, ""), {"at byte 8: expected an extent of at least 1", "found 0"});
+  expect_refused_idx(idx({0xffffffff, 0xffffffff, 0xffffffff}, ""), {"at byte 8: ", "4294967295"});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -389,9 +390,31 @@ TEST(LoaderTest, EndsAtOnceInTheMiddleOfAnEpoch) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
 }
 
+/// Counts the samples that have been read.
+class Counted final : public Numbers {
+ public:
+  using Numbers::Numbers;
+  void sample(std::int64_t index, Sample& sample) const override {
+    Numbers::sample(index, sample);
+    ++count;
+  }
+  mutable std::atomic<int> count{0};
+};
+
 TEST(LoaderTest, MeasuresWhoWaited) {
-  Loader loader(std::make_shared<Numbers>(100), plan_of(100), {.workers = 1, .buffers = 2});
-  while (loader.next()) std::this_thread::sleep_for(1ms);
+  const auto set = std::make_shared<Counted>(100);
+  Loader loader(set, plan_of(100), {.workers = 1, .buffers = 2});
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  bool is_over = false;
+  for (int filled = 2; !is_over && std::chrono::steady_clock::now() < deadline; ++filled) {
+    // The consumer is slow: it waits until both buffers are full, and longer.
+    while (set->count < 8 * std::min(filled, 12) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(1ms);
+    }
+    std::this_thread::sleep_for(2ms);
+    is_over = !loader.next();
+  }
+  ASSERT_TRUE(is_over);
   const auto statistics = loader.statistics();
   EXPECT_EQ(statistics.batches, 12);
   EXPECT_EQ(statistics.samples, 96);

@@ -7,8 +7,8 @@
 namespace lockstep::data {
 namespace {
 
-using testing::Fixture;
-using testing::Picture;
+using plain::Fixture;
+using plain::Picture;
 
 /// A picture with every level in every channel, at another place in each.
 Picture all_levels(std::int64_t channels) {
@@ -26,7 +26,7 @@ void expect_levels(const Normalize& normalize, std::size_t channel,
                    const std::vector<T>& expected) {
   const auto picture = all_levels(static_cast<std::int64_t>(normalize.mean.size()));
   const Transform transform({{normalize}, {kTypeOf<T>, Layout::ChannelsFirst}}, picture.field());
-  const auto bytes = testing::apply(transform, picture);
+  const auto bytes = plain::apply(transform, picture);
   for (std::size_t i = 0; i < 256; ++i) {
     const auto level = static_cast<std::uint8_t>(i + 5 * channel);
     EXPECT_EQ(
@@ -56,7 +56,7 @@ TEST(NormalizeTest, DividesByWhateverItIsGiven) {
     const Normalize normalize{{unit_float(words[1])}, {i == 0 ? 1e-38F : deviation}};
     const Pipeline pipeline{{normalize}, {DataType::F32, Layout::ChannelsLast}};
     const Transform transform(pipeline, picture.field());
-    EXPECT_EQ(testing::apply(transform, picture), testing::reference(pipeline, picture, {}))
+    EXPECT_EQ(plain::apply(transform, picture), plain::reference(pipeline, picture, {}))
         << deviation;
   }
 }
@@ -64,7 +64,7 @@ TEST(NormalizeTest, DividesByWhateverItIsGiven) {
 TEST(NormalizeTest, OfNothingIsAShareOf255) {
   const auto picture = all_levels(1);
   const Transform transform({{}, {DataType::F32, Layout::ChannelsLast}}, picture.field());
-  const auto bytes = testing::apply(transform, picture);
+  const auto bytes = plain::apply(transform, picture);
   float value = 0;
   std::memcpy(&value, bytes.data() + 51 * sizeof(float), sizeof(float));
   EXPECT_EQ(value, 0.2F);
@@ -74,7 +74,7 @@ TEST(NormalizeTest, IsLeftToTheDeviceWithBytes) {
   const auto picture = all_levels(3);
   const Transform bytes({{cifar10_normalize()}, {}}, picture.field());
   EXPECT_EQ(bytes.left_to_device(), cifar10_normalize());
-  EXPECT_EQ(testing::apply(bytes, picture), testing::as_bytes(picture.pixels));
+  EXPECT_EQ(plain::apply(bytes, picture), plain::as_bytes(picture.pixels));
   const Transform floats({{cifar10_normalize()}, {DataType::F32, Layout::ChannelsLast}},
                          picture.field());
   EXPECT_EQ(floats.left_to_device(), std::nullopt);

@@ -430,7 +430,7 @@ TEST(PackTest, AnySetCanBePackedUnderAName) {
 }
 
 /// Fails at two samples.
-class Broken final : public Mixed {
+class BrokenSet final : public Mixed {
  public:
   using Mixed::Mixed;
   void sample(std::int64_t index, Sample& sample) const override {
@@ -444,7 +444,7 @@ class Broken final : public Mixed {
 
 TEST(PackTest, ASampleThatCannotBeReadIsNamedTheFirstOfSeveral) {
   const ScratchFolder folder;
-  expect_error([&] { write_pack(path_of(folder) / "a.pack", Broken(100), {.threads = 4}); },
+  expect_error([&] { write_pack(path_of(folder) / "a.pack", BrokenSet(100), {.threads = 4}); },
                ErrorKind::Data, "pack: sample 70 (file-70): expected sense");
   EXPECT_TRUE(std::filesystem::is_empty(path_of(folder)));
 }

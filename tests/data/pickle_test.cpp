@@ -11,7 +11,7 @@ namespace {
 using lockstep::testing::expect_data_error;
 using lockstep::testing::fixture;
 
-void expect_refused(const std::string& file, const std::vector<std::string>& parts) {
+void expect_refused_pickle(const std::string& file, const std::vector<std::string>& parts) {
   expect_data_error([&] { Pickle(as_bytes(file), "some/file"); }, parts);
 }
 
@@ -41,13 +41,14 @@ TEST_P(PickledBatchTest, GivesWhatPythonStored) {
 TEST_P(PickledBatchTest, RefusesEveryTruncation) {
   const auto file = fixture(std::string("pickles/") + GetParam());
   for (std::size_t size = 0; size<file.size(); size += size> 300 && size < 6000 ? 97 : 1) {
-    expect_refused(file.substr(0, size), {"some/file: at byte "});
+    expect_refused_pickle(file.substr(0, size), {"some/file: at byte "});
   }
 }
 
 TEST_P(PickledBatchTest, RefusesBytesAfterTheEnd) {
   const auto file = fixture(std::string("pickles/") + GetParam());
-  expect_refused(file + "x", {"at byte " + std::to_string(file.size()), "found 1 more bytes"});
+  expect_refused_pickle(file + "x",
+                        {"at byte " + std::to_string(file.size()), "found 1 more bytes"});
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryProtocol, PickledBatchTest,
@@ -87,9 +88,9 @@ TEST(PickleTest, ReadsScalarsAndContainers) {
 }
 
 TEST(PickleTest, RefusesToCallAnything) {
-  expect_refused(fixture("pickles/system_call"),
-                 {"some/file: at byte 0: ", "found a call of 'os.system'"});
-  expect_refused(
+  expect_refused_pickle(fixture("pickles/system_call"),
+                        {"some/file: at byte 0: ", "found a call of 'os.system'"});
+  expect_refused_pickle(
       "\x80\x04\x8c\x08"
       "builtins\x8c\x04"
       "eval\x93.",
@@ -97,25 +98,26 @@ TEST(PickleTest, RefusesToCallAnything) {
 }
 
 TEST(PickleTest, NamesTheElementTypeThatItDoesNotRead) {
-  expect_refused(fixture("pickles/float_array"), {"expected an array of unsigned bytes", "'f4'"});
+  expect_refused_pickle(fixture("pickles/float_array"),
+                        {"expected an array of unsigned bytes", "'f4'"});
 }
 
 TEST(PickleTest, RefusesForeignFiles) {
-  expect_refused("", {"some/file: at byte 0: expected 1 more bytes"});
-  expect_refused("\x89PNG\r\n", {"some/file: at byte "});
-  expect_refused("\x1f\x8b\x08", {"at byte 0: expected an opcode", "found 1f"});
-  expect_refused("\x80\x06N.",
-                 {"at byte 0: expected a pickle of protocol 0 to 5, found protocol 6"});
+  expect_refused_pickle("", {"some/file: at byte 0: expected 1 more bytes"});
+  expect_refused_pickle("\x89PNG\r\n", {"some/file: at byte "});
+  expect_refused_pickle("\x1f\x8b\x08", {"at byte 0: expected an opcode", "found 1f"});
+  expect_refused_pickle("\x80\x06N.",
+                        {"at byte 0: expected a pickle of protocol 0 to 5, found protocol 6"});
 }
 
 TEST(PickleTest, RefusesAStackThatDoesNotAddUp) {
-  expect_refused(".", {"at byte 0: expected a value on the stack, found none"});
-  expect_refused("Na.", {"at byte 1: expected a value on the stack, found none"});
-  expect_refused("NNa.", {"at byte 2: expected a list, found none"});
-  expect_refused("e.", {"at byte 0: expected a mark on the stack, found none"});
-  expect_refused("}(Nu.", {"at byte 3: expected a value for each key"});
-  expect_refused("N(a.", {"at byte 2: expected a value on the stack"});
-  expect_refused("h\x07.", {"at byte 0: expected a value remembered as 7, found none"});
+  expect_refused_pickle(".", {"at byte 0: expected a value on the stack, found none"});
+  expect_refused_pickle("Na.", {"at byte 1: expected a value on the stack, found none"});
+  expect_refused_pickle("NNa.", {"at byte 2: expected a list, found none"});
+  expect_refused_pickle("e.", {"at byte 0: expected a mark on the stack, found none"});
+  expect_refused_pickle("}(Nu.", {"at byte 3: expected a value for each key"});
+  expect_refused_pickle("N(a.", {"at byte 2: expected a value on the stack"});
+  expect_refused_pickle("h\x07.", {"at byte 0: expected a value remembered as 7, found none"});
 }
 
 TEST(PickleTest, RefusesAnArrayWhoseShapeDoesNotFit) {
@@ -123,7 +125,7 @@ TEST(PickleTest, RefusesAnArrayWhoseShapeDoesNotFit) {
   const auto rows = file.find("K\x02M");
   ASSERT_NE(rows, std::string::npos);
   file[rows + 1] = 3;
-  expect_refused(file, {"the shape [3, 3072]", "found 6144"});
+  expect_refused_pickle(file, {"the shape [3, 3072]", "found 6144"});
 }
 
 TEST(PickleTest, SurvivesAListThatHoldsItself) {
@@ -144,7 +146,7 @@ TEST(PickleTest, LimitsWhatAFileUnpacksTo) {
     file += '\0';
     file += "h\x01R";
   }
-  expect_refused(file + ".", {"once unpacked, found more"});
+  expect_refused_pickle(file + ".", {"once unpacked, found more"});
 }
 
 TEST(PickleTest, ReadsFloats) {
@@ -154,7 +156,7 @@ TEST(PickleTest, ReadsFloats) {
   EXPECT_EQ(pickle.root().items[0]->kind, PickleKind::Float);
   EXPECT_EQ(pickle.root().items[0]->real, 1.5);
   EXPECT_EQ(pickle.root().items[1]->real, -0.25);
-  expect_refused("Fone\n.", {"at byte 0: expected a number, found 'one'"});
+  expect_refused_pickle("Fone\n.", {"at byte 0: expected a number, found 'one'"});
 }
 
 TEST(PickledSymbolsTest, SayWhatWouldHaveBeenCalled) {
@@ -192,7 +194,7 @@ TEST(PickledSymbolsTest, KeepPersistentIdsObjectsSetsAndLargeIntegers) {
   EXPECT_EQ(items[3]->items[0]->integer, 1);
   EXPECT_EQ(items[4]->items[0]->integer, 3);
   EXPECT_EQ(items[5]->kind, PickleKind::Object);
-  expect_refused(
+  expect_refused_pickle(
       "\x8a\x09"
       "123456789.",
       {"expected an integer of at most 8 bytes, found 9"});

@@ -11,7 +11,7 @@ namespace {
 
 const Field kCifar{"image", DataType::U8, {32, 32, 3}};
 const Field kMnist{"image", DataType::U8, {28, 28, 1}};
-const Field kPhotos{"image", DataType::U8, {0, 0, 3}, FieldKind::AnySizeImage};
+const Field kPhotoField{"image", DataType::U8, {0, 0, 3}, FieldKind::AnySizeImage};
 
 std::vector<Step> steps_of(Augment augment, const Field& image, ImageSize size = {}) {
   return training_pipeline(augment, image, {.size = size, .normalize = {}, .output = {}}).steps;
@@ -50,18 +50,19 @@ TEST(PresetsTest, PicturesOfOneSizeAreResizedWhereASizeIsGiven) {
 
 TEST(PresetsTest, PicturesOfAnySizeAreBroughtToOne) {
   const std::vector<Step> center{ResizeShorter{256}, CenterCrop{224, 224}};
-  EXPECT_EQ(steps_of(Augment::None, kPhotos, {224, 224}), center);
-  EXPECT_EQ(evaluation_pipeline(kPhotos, {.size = {224, 224}, .normalize = {}, .output = {}}).steps,
-            center);
-  EXPECT_EQ(steps_of(Augment::Flip, kPhotos, {224, 224}),
+  EXPECT_EQ(steps_of(Augment::None, kPhotoField, {224, 224}), center);
+  EXPECT_EQ(
+      evaluation_pipeline(kPhotoField, {.size = {224, 224}, .normalize = {}, .output = {}}).steps,
+      center);
+  EXPECT_EQ(steps_of(Augment::Flip, kPhotoField, {224, 224}),
             (std::vector<Step>{ResizeShorter{256}, CenterCrop{224, 224}, RandomHorizontalFlip{}}));
-  EXPECT_EQ(steps_of(Augment::Standard, kPhotos, {224, 160}),
+  EXPECT_EQ(steps_of(Augment::Standard, kPhotoField, {224, 160}),
             (std::vector<Step>{RandomResizedCrop{224, 160}, RandomHorizontalFlip{}}));
 }
 
 TEST(PresetsTest, PicturesOfAnySizeNeedOne) {
   try {
-    steps_of(Augment::Standard, kPhotos);
+    steps_of(Augment::Standard, kPhotoField);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Options);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <new>
 
+#include "lockstep/data/transform/resize_plan.h"
 #include "tests/data/transform_support.h"
 
 namespace {
@@ -37,8 +38,8 @@ thread_local Allocations allocations;
 namespace lockstep::data {
 namespace {
 
-using testing::Fixture;
-using testing::Picture;
+using plain::Fixture;
+using plain::Picture;
 
 std::vector<Picture> read_sources(Fixture& fixture) {
   std::vector<Picture> sources;
@@ -59,10 +60,10 @@ TEST(ResizeTest, HasTheBitsOfPillow) {
     const auto size = fixture.read<std::int32_t>(2);
     const auto expected = fixture.picture({size[0], size[1]}, source.channels);
     const Transform transform({{Resize{size[0], size[1]}}, {}}, source.field());
-    EXPECT_EQ(testing::apply(transform, source), testing::as_bytes(expected.pixels))
+    EXPECT_EQ(plain::apply(transform, source), plain::as_bytes(expected.pixels))
         << source.size.height << 'x' << source.size.width << 'x' << source.channels << " to "
         << size[0] << 'x' << size[1];
-    EXPECT_EQ(testing::resized(source, expected.size).pixels, expected.pixels)
+    EXPECT_EQ(plain::resized(source, expected.size).pixels, expected.pixels)
         << "the reference of these tests";
   }
 }
@@ -81,7 +82,7 @@ TEST(ResizeTest, OfACropHasTheBitsOfPillow) {
     std::vector<std::byte> out(expected.pixels.size());
     Scratch scratch;
     transform.apply(view, {}, scratch, out.data());
-    EXPECT_EQ(out, testing::as_bytes(expected.pixels)) << box[2] << 'x' << box[3];
+    EXPECT_EQ(out, plain::as_bytes(expected.pixels)) << box[2] << 'x' << box[3];
   }
 }
 
@@ -92,11 +93,11 @@ TEST(ResizeTest, HasTheBitsOfTheReferenceForManySizes) {
     const ImageSize in{1 + words[0] % 60, 1 + words[1] % 70};
     const ImageSize out{1 + words[2] % 70, 1 + words[3] % 60};
     const auto channels = std::int64_t{1 + i % 5};
-    const auto source = testing::noise(in, channels, i);
+    const auto source = plain::noise(in, channels, i);
     const Transform transform({{Resize{out.height, out.width}}, {}}, source.field());
     std::vector<std::byte> result(bytes_of(transform.output_field()));
     transform.apply(source.view(), {}, scratch, result.data());
-    ASSERT_EQ(result, testing::as_bytes(testing::resized(source, out).pixels))
+    ASSERT_EQ(result, plain::as_bytes(plain::resized(source, out).pixels))
         << in.height << 'x' << in.width << 'x' << channels << " to " << out.height << 'x'
         << out.width;
   }
@@ -109,30 +110,30 @@ TEST(ResizeTest, KeepsEveryLevelOfAnEvenPicture) {
       Picture source({31, 29}, 3);
       std::fill(source.pixels.begin(), source.pixels.end(), level);
       const Transform transform({{Resize{size, size + 1}}, {}}, source.field());
-      const auto result = testing::apply(transform, source);
+      const auto result = plain::apply(transform, source);
       EXPECT_THAT(result, ::testing::Each(static_cast<std::byte>(level))) << size;
     }
   }
 }
 
 TEST(ResizeTest, OfLargePicturesHasTheBitsOfTheReference) {
-  const auto source = testing::noise({375, 500}, 3, 9);
+  const auto source = plain::noise({375, 500}, 3, 9);
   const Transform transform({{Resize{64, 61}}, {}}, source.field());
-  EXPECT_EQ(testing::apply(transform, source),
-            testing::as_bytes(testing::resized(source, {64, 61}).pixels));
+  EXPECT_EQ(plain::apply(transform, source),
+            plain::as_bytes(plain::resized(source, {64, 61}).pixels));
 }
 
 TEST(ResizeTest, ComputesOnlyWhatACropLeavesOfAVeryLongPicture) {
   // All of it would have 64 x 1,280,000 pixels.
-  const auto source = testing::noise({1, 20000}, 3, 10);
+  const auto source = plain::noise({1, 20000}, 3, 10);
   const Transform transform({{ResizeShorter{64}, CenterCrop{16, 16}}, {}}, source.any_size_field());
   allocations = {};
-  const auto result = testing::apply(transform, source);
+  const auto result = plain::apply(transform, source);
   EXPECT_LT(allocations.largest, 100'000U) << "not even one row of all columns";
   // The middle is made of the pixels around it alone, and 1/64 has no rounding.
-  const auto around = testing::cropped(source, {0, 9990, {1, 20}});
-  const auto expected = testing::cropped(testing::resized(around, {64, 1280}), {24, 632, {16, 16}});
-  EXPECT_EQ(result, testing::as_bytes(expected.pixels));
+  const auto around = plain::cropped(source, {0, 9990, {1, 20}});
+  const auto expected = plain::cropped(plain::resized(around, {64, 1280}), {24, 632, {16, 16}});
+  EXPECT_EQ(result, plain::as_bytes(expected.pixels));
 }
 
 TEST(ResizePlanTest, HasNoKeyWhereTheMemoryRanOut) {

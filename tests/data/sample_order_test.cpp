@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader/batch_plan.h"
+#include "lockstep/data/sampling/permutation.h"
 #include "lockstep/topology/placement.h"
 #include "tests/support/errors.h"
 

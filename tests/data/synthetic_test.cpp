@@ -12,12 +12,12 @@ namespace {
 
 using testing::expect_error;
 
-struct Picture {
+struct SyntheticImage {
   std::vector<std::uint8_t> pixels;
   std::int64_t label;
 };
 
-Picture read(const Dataset& set, std::int64_t index) {
+SyntheticImage read(const Dataset& set, std::int64_t index) {
   Sample sample(set.fields());
   set.sample(index, sample);
   const auto* const pixels = reinterpret_cast<const std::uint8_t*>(sample.data(0));
@@ -59,7 +59,7 @@ TEST(SyntheticTest, UsesItsClassesEvenly) {
 }
 
 /// The class whose mean picture is nearest: about the simplest classifier that there is.
-std::int64_t nearest(const std::vector<std::vector<double>>& means, const Picture& picture) {
+std::int64_t nearest(const std::vector<std::vector<double>>& means, const SyntheticImage& picture) {
   std::int64_t best = 0;
   double least = 1e300;
   for (std::size_t label = 0; label < means.size(); ++label) {

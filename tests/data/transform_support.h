@@ -17,7 +17,7 @@
 #include "lockstep/data/transform/transform.h"
 
 // Pictures and a slow, obvious reference for what a pipeline makes of them.
-namespace lockstep::data::testing {
+namespace lockstep::data::plain {
 
 struct Picture {
   ImageSize size;
@@ -268,4 +268,4 @@ class Fixture {
   std::ifstream file_;
 };
 
-}  // namespace lockstep::data::testing
+}  // namespace lockstep::data::plain

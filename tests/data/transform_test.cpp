@@ -17,8 +17,8 @@
 namespace lockstep::data {
 namespace {
 
-using testing::GuardedBytes;
-using testing::Picture;
+using plain::GuardedBytes;
+using plain::Picture;
 
 constexpr std::array kTypes{DataType::U8, DataType::F16, DataType::BF16, DataType::F32};
 constexpr std::array kLayouts{Layout::ChannelsLast, Layout::ChannelsFirst};
@@ -79,8 +79,7 @@ Case random_case(std::uint32_t number) {
   const auto channels = number % 3 == 0 ? 1 : number % 3 == 1 ? 3 : chance.from(2, 6);
   const bool is_wide = number % 20 == 7;
   ImageSize size{chance.from(1, is_wide ? 4 : 40), random_width(chance, is_wide, channels)};
-  Case result{
-      testing::noise(size, channels, number), {}, {.seed = 5, .epoch = 1, .sample = number}};
+  Case result{plain::noise(size, channels, number), {}, {.seed = 5, .epoch = 1, .sample = number}};
   result.gap = chance.from(0, 2) == 0 ? chance.from(1, 40) : 0;
   auto& steps = result.pipeline.steps;
   for (auto count = chance.from(0, 5); count > 0; --count) {
@@ -139,7 +138,7 @@ TEST(TransformTest, DoesWhatTheReferenceDoesForAnyPipeline) {
   Scratch scratch;
   for (std::uint32_t i = 0; i < 1500; ++i) {
     const auto one = random_case(i);
-    ASSERT_EQ(one.apply(scratch), testing::reference(one.pipeline, one.picture, one.draws))
+    ASSERT_EQ(one.apply(scratch), plain::reference(one.pipeline, one.picture, one.draws))
         << "case " << i << ": " << text_of(one);
   }
 }
@@ -148,7 +147,7 @@ TEST(TransformTest, NeverTouchesWhatLiesBesideAPictureOrItsOutput) {
   for (std::uint32_t i = 0; i < 600; ++i) {
     const auto one = random_case(i);
     const Transform transform(one.pipeline, one.picture.field());
-    const auto expected = testing::reference(one.pipeline, one.picture, one.draws);
+    const auto expected = plain::reference(one.pipeline, one.picture, one.draws);
     for (const auto edge : {GuardedBytes::Edge::Front, GuardedBytes::Edge::Back}) {
       const GuardedBytes in(one.bytes(), edge);
       const GuardedBytes out(expected.size(), edge);
@@ -161,13 +160,13 @@ TEST(TransformTest, NeverTouchesWhatLiesBesideAPictureOrItsOutput) {
 }
 
 TEST(TransformTest, WritesToAnyAddress) {
-  const auto picture = testing::noise({9, 21}, 3, 1);
+  const auto picture = plain::noise({9, 21}, 3, 1);
   for (const auto type : kTypes) {
     for (const auto layout : kLayouts) {
       const Pipeline pipeline{{RandomHorizontalFlip{1}, cifar10_normalize(), RandomErasing{1}},
                               {type, layout}};
       const Transform transform(pipeline, picture.field());
-      const auto expected = testing::reference(pipeline, picture, {});
+      const auto expected = plain::reference(pipeline, picture, {});
       for (std::size_t shift = 0; shift < 9; ++shift) {
         std::vector<std::byte> out(expected.size() + 32, std::byte{0x5a});
         Scratch scratch;
@@ -207,32 +206,32 @@ TEST(TransformTest, GivesTheSameBitsWithEveryVectorUnit) {
 }
 
 TEST(TransformTest, IsSharedByThreadsWithAScratchEach) {
-  const auto picture = testing::noise({32, 32}, 3, 2);
+  const auto picture = plain::noise({32, 32}, 3, 2);
   const Transform transform(tutorial_pipeline(), picture.field());
   std::vector<std::vector<std::byte>> results(4);
   std::vector<std::thread> threads;
   for (auto& result : results) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) result = testing::apply(transform, picture, {.sample = 9});
+      for (int i = 0; i < 50; ++i) result = plain::apply(transform, picture, {.sample = 9});
     });
   }
   for (auto& thread : threads) thread.join();
   for (const auto& result : results) {
-    EXPECT_EQ(result, testing::reference(tutorial_pipeline(), picture, {.sample = 9}));
+    EXPECT_EQ(result, plain::reference(tutorial_pipeline(), picture, {.sample = 9}));
   }
 }
 
 TEST(TransformTest, ReadsRowsThatStandApart) {
-  const auto large = testing::noise({50, 60}, 3, 3);
+  const auto large = plain::noise({50, 60}, 3, 3);
   const auto view = part_of(large.view(), {7, 11, {32, 32}});
-  const auto picture = testing::cropped(large, {7, 11, {32, 32}});
+  const auto picture = plain::cropped(large, {7, 11, {32, 32}});
   for (const std::uint64_t sample : {1, 2, 3, 4}) {
     for (const auto& pipeline : {Pipeline{}, tutorial_pipeline()}) {
       const Transform transform(pipeline, picture.field());
       std::vector<std::byte> out(bytes_of(transform.output_field()));
       Scratch scratch;
       transform.apply(view, {.sample = sample}, scratch, out.data());
-      EXPECT_EQ(out, testing::reference(pipeline, picture, {.sample = sample}));
+      EXPECT_EQ(out, plain::reference(pipeline, picture, {.sample = sample}));
     }
   }
 }
@@ -240,7 +239,7 @@ TEST(TransformTest, ReadsRowsThatStandApart) {
 TEST(TransformTest, ErasesBytesToTheMean) {
   const Picture picture({40, 40}, 1);
   const Pipeline pipeline{{Normalize{{0.1307F}, {0.3081F}}, RandomErasing{.probability = 1}}, {}};
-  const auto out = testing::apply(Transform(pipeline, picture.field()), picture);
+  const auto out = plain::apply(Transform(pipeline, picture.field()), picture);
   EXPECT_THAT(out, ::testing::Contains(std::byte{33})) << "0.1307 * 255 = 33.3";
 }
 

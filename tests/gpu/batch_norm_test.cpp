@@ -181,7 +181,7 @@ void expect_near(const std::vector<T>& found, const Expected& expected, const ch
 }
 
 template <typename T>
-bool same_bits(const std::vector<T>& left, const std::vector<T>& right) {
+bool same_vector_bits(const std::vector<T>& left, const std::vector<T>& right) {
   return left.size() == right.size() &&
          (left.empty() || std::memcmp(left.data(), right.data(), left.size() * sizeof(T)) == 0);
 }
@@ -209,10 +209,10 @@ struct ForwardResults {
   std::vector<T> y;
   std::vector<float> mean, inverse_deviation, running_mean, running_variance;
   bool operator==(const ForwardResults& other) const {
-    return same_bits(y, other.y) && same_bits(mean, other.mean) &&
-           same_bits(inverse_deviation, other.inverse_deviation) &&
-           same_bits(running_mean, other.running_mean) &&
-           same_bits(running_variance, other.running_variance);
+    return same_vector_bits(y, other.y) && same_vector_bits(mean, other.mean) &&
+           same_vector_bits(inverse_deviation, other.inverse_deviation) &&
+           same_vector_bits(running_mean, other.running_mean) &&
+           same_vector_bits(running_variance, other.running_variance);
   }
 };
 
@@ -252,7 +252,9 @@ ForwardResults<T> run_forward(const NormCase& norm, const NormInputs<T>& in, con
     norm_forward(call, nullptr);
   }
   EXPECT_EQ(count.values().front(), kCountBefore + norm.groups / norm.chains);
-  if (call.marks != nullptr) EXPECT_EQ(marks.values(), marks_of(y.values()));
+  if (call.marks != nullptr) {
+    EXPECT_EQ(marks.values(), marks_of(y.values()));
+  }
   return {y.values(), mean.values(), inverse.values(), running_mean.values(),
           running_variance.values()};
 }
@@ -274,9 +276,10 @@ struct BackwardResults {
   std::vector<T> dx, residual_gradient;
   std::vector<float> weight_gradient, bias_gradient;
   bool operator==(const BackwardResults& other) const {
-    return same_bits(dx, other.dx) && same_bits(residual_gradient, other.residual_gradient) &&
-           same_bits(weight_gradient, other.weight_gradient) &&
-           same_bits(bias_gradient, other.bias_gradient);
+    return same_vector_bits(dx, other.dx) &&
+           same_vector_bits(residual_gradient, other.residual_gradient) &&
+           same_vector_bits(weight_gradient, other.weight_gradient) &&
+           same_vector_bits(bias_gradient, other.bias_gradient);
   }
 };
 

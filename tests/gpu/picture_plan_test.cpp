@@ -39,7 +39,7 @@ thread_local int allocations = 0;
 namespace lockstep::gpu {
 namespace {
 
-using data::testing::GuardedBytes;
+using data::plain::GuardedBytes;
 using ::testing::HasSubstr;
 
 /// Runs a pass as a GPU does: block by block, in each all threads do the one thing, then all the

@@ -14,7 +14,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
 TEST(UpdateTest, RefusesInABuildWithoutCuda) {
   if (is_built()) GTEST_SKIP() << "this build has CUDA";
@@ -374,10 +374,10 @@ StepInput input_of(const Case& made, const Layout& layout, unsigned step) {
                   .losses = {1, 2, 3},
                   .lr_factor = 1.0 / (1 + step)};
   if (!made.has_loss_scaling) return input;
-  if (step == 1) input.sum[layout.first(3) + 5000] = kInfinity;
-  if (step == 2) input.sum[layout.first(3) + layout.count(3)] = kInfinity;
+  if (step == 1) input.sum[layout.first(3) + 5000] = kInfinite;
+  if (step == 2) input.sum[layout.first(3) + layout.count(3)] = kInfinite;
   if (step == 3) input.losses[2] = std::numeric_limits<float>::quiet_NaN();
-  if (step == 5) input.sum[layout.first(kParameters)] = kInfinity;
+  if (step == 5) input.sum[layout.first(kParameters)] = kInfinite;
   return input;
 }
 
@@ -442,7 +442,7 @@ using RoundingOnDeviceTest = DeviceTest;
 TEST_F(RoundingOnDeviceTest, RoundsWeightsOfEveryKind) {
   auto weights = wide_floats(5000, 1, 130);
   const Floats special{
-      0.0F,         -0.0F,           kInfinity,   -kInfinity,
+      0.0F,         -0.0F,           kInfinite,   -kInfinite,
       65504,        65519.996F,      65520,       0x1p-24F,
       0x1p-25F,     0x1.8p-25F,      0x1p-14F,    0x1.ffcp-15F,
       0x1.ffep-15F, 0x1p-149F,       0x1p-126F,   1.00390625F,

@@ -1,5 +1,6 @@
 """What the tests start on hosts, and what they expect of it."""
 
+import fcntl
 import json
 import pathlib
 import re
@@ -54,17 +55,26 @@ def digest_of(output):
 
 
 def local_digest(training):
-    """What the same training gives on one host, without the rig; kept for other tests as long as the program stays."""
+    """The digest of the same training on one host, without the rig. It is kept for other tests until the program changes.
+
+    Tests that run at the same time take turns, so that only one of them trains.
+    """
     program = [[path.name, path.stat().st_mtime] for path in sorted(LOCKSTEP.parent.glob("lockstep*"))]
-    kept = json.loads(LOCAL_RUNS.read_text()) if LOCAL_RUNS.exists() else {}
-    if kept.get("program") != program:
-        kept = {"program": program}
     command = " ".join(map(str, train(training)))
-    if command not in kept:
-        done = subprocess.run(train(training), capture_output=True, text=True, timeout=120, check=True)
-        kept[command] = digest_of(done.stdout)
-        LOCAL_RUNS.write_text(json.dumps(kept))
-    return kept[command]
+    with open(LOCAL_RUNS, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read()
+        kept = json.loads(text) if text else {}
+        if kept.get("program") != program:
+            kept = {"program": program}
+        if command not in kept:
+            done = subprocess.run(train(training), capture_output=True, text=True, timeout=300, check=True)
+            kept[command] = digest_of(done.stdout)
+            file.truncate(0)
+            file.write(json.dumps(kept))
+            file.flush()
+        return kept[command]
 
 
 class Job:
@@ -100,7 +110,7 @@ class Job:
         if not condition():
             raise AssertionError(f"ended with {self._process.returncode} before: {what}\n{self.output}")
 
-    def wait_for(self, text, seconds=30):
+    def wait_for(self, text, seconds=60):
         self.wait_until(lambda: text in self.output, seconds, f"says {text!r}")
 
     def end(self, seconds):
@@ -130,19 +140,19 @@ class HostsTest(unittest.TestCase):
     def hosts(self, *names, **options):
         return self.enterContext(rig.Hosts(*names, **options))
 
-    def expect_digest(self, training, job, seconds=60):
+    def expect_digest(self, training, job, seconds=180):
         """The job ends well, with the bits of one host."""
         code = job.end(seconds)
         self.assertEqual((code, digest_of(job.output)), (0, local_digest(training)),
                          f"\n{' '.join(job.arguments)}\n{job.output}")
 
-    def wait_for_steps(self, job, host, steps, training="long", seconds=30):
+    def wait_for_steps(self, job, host, steps, training="long", seconds=120):
         """Until `host` has sent as many bytes as so many steps take."""
         before = host.counted_bytes("tx")
         job.wait_until(lambda: host.counted_bytes("tx") - before > steps * gradient_bytes(training), seconds,
                        f"{host.name} has sent the gradients of {steps} steps")
 
-    def expect_nothing_left(self, hosts, seconds=10):
+    def expect_nothing_left(self, hosts, seconds=30):
         """No process of a job on any host: but for the sshd, each is empty."""
         def left():
             return {host.name: lines for host in hosts

@@ -145,7 +145,7 @@ class Host(Namespaces):
         return subprocess.Popen(self.command(["--wd=" + str(self._folder.parent / "shared"), *arguments]),
                                 env=self.environment | (env or {}), **options)
 
-    def run(self, arguments, timeout=60, **options):
+    def run(self, arguments, timeout=180, **options):
         """The same to its end; output is text, with errors in it."""
         with self.start(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                         text=True, **options) as process:
@@ -174,7 +174,7 @@ class Host(Namespaces):
 
     def kill_all(self):
         """All at once, as when the power fails: whatever one of them starts meanwhile is killed too."""
-        wait_until(lambda: self.kill(self.processes()) or not self.processes(), 10, f"all of {self.name} killed")
+        wait_until(lambda: self.kill(self.processes()) or not self.processes(), 30, f"all of {self.name} killed")
 
     def find(self, *words):
         """Processes whose command lines have all these words in them."""
@@ -241,7 +241,7 @@ class Hosts:
             for host in self:
                 host.start_sshd()
             for host in self:
-                wait_until(lambda: (host.address, 22) in host.listeners(), 10, f"an sshd on {host.name}")
+                wait_until(lambda: (host.address, 22) in host.listeners(), 30, f"an sshd on {host.name}")
         except BaseException:
             self.__exit__()
             raise

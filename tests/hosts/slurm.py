@@ -86,7 +86,7 @@ class Slurm:
         self._start(self._first, ["slurmctld", "-D"])
         for host in self._hosts:
             self._start(host, ["slurmd", "-D", "-N", host.name])
-        wait_until(lambda: self.idle_nodes() == names, 30, "idle nodes")
+        wait_until(lambda: self.idle_nodes() == names, 90, "idle nodes")
         return self
 
     def _start(self, host, daemon):

@@ -37,7 +37,7 @@ class SlurmTest(HostsTest):
     def wait_for_training(self, hosts, before):
         output = hosts.shared / "job.out"
         try:
-            rig.wait_until(lambda: hosts["b"].counted_bytes("tx") - before > 10_000_000, 30, "in mid-training")
+            rig.wait_until(lambda: hosts["b"].counted_bytes("tx") - before > 10_000_000, 120, "in mid-training")
         except TimeoutError:
             self.fail(output.read_text() if output.exists() else "the job has not started")
 
@@ -51,7 +51,7 @@ class SlurmTest(HostsTest):
         before = hosts["b"].counted_bytes("tx")
         number = slurm.submit(self.script(hosts, "train.sh", "exec " + shlex.join(map(str, train("short")))),
                               TWO_NODES)
-        job = slurm.wait(number, 60)
+        job = slurm.wait(number, 180)
         self.expect_digest_of(hosts, "short")
         self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"))
         self.assertGreater(hosts["b"].counted_bytes("tx") - before, 8_000_000)
@@ -68,7 +68,7 @@ class SlurmTest(HostsTest):
                    "[ $LOCKSTEP_INSTANCE_INDEX = 3 ] && exit 9; sleep 60"]
         number = slurm.submit(self.script(hosts, "fail.sh", "exec " + shlex.join(map(str, command))),
                               TWO_NODES)
-        job = slurm.wait(number, 60)
+        job = slurm.wait(number, 180)
         self.assertEqual((job["JobState"], job["ExitCode"]), ("FAILED", "9:0"), (hosts.shared / "job.out").read_text())
 
     def test_a_requeued_job_resumes(self):
@@ -79,7 +79,7 @@ class SlurmTest(HostsTest):
                               TWO_NODES)
         self.wait_for_training(hosts, before)
         slurm.run(["scontrol", "requeue", str(number)])
-        job = slurm.wait(number, 90)
+        job = slurm.wait(number, 180)
         output = self.expect_digest_of(hosts, "long")
         self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", "1"))
         self.assertIn("goes on after step", output)
@@ -92,7 +92,7 @@ class SlurmTest(HostsTest):
         self.wait_for_training(hosts, before)
         # As Slurm does when its time is nearly over.
         slurm.run(["scancel", "--signal=TERM", str(number)])
-        job = slurm.wait(number, 90)
+        job = slurm.wait(number, 180)
         output = self.expect_digest_of(hosts, "example")
         self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", "1"))
         self.assertIn("goes on after step", output)

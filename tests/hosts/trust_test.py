@@ -45,7 +45,7 @@ class TrustTest(HostsTest):
         script = pathlib.Path(__file__).with_name("stranger.py")
         strangers = [Job(hosts[name], ["/usr/bin/python3", script, *ports])
                      for name, ports in (("c", outside), *inside.items()) if ports]
-        self.expect_digest("long", job, 120)
+        self.expect_digest("long", job)
         connections = 0
         for stranger in strangers:
             self.assertEqual(stranger.end(60), 0, stranger.output)

@@ -140,8 +140,8 @@ TEST(WireTest, PlannedInstancesArriveAsTheyWere) {
 }
 
 TEST(WireTest, MachinesArriveAsTheyWere) {
-  topology::Machine sent{.cpu_model = "m", .memory_bytes = 1 << 20, .cores = {{1, {3, 7}}}};
-  sent.cpu_quota = 1.5;
+  const topology::Machine sent{
+      .cpu_model = "m", .memory_bytes = 1 << 20, .cores = {{1, {3, 7}}}, .cpu_quota = 1.5};
   const auto got = to_machine(to_message(sent));
   EXPECT_EQ(got.cpu_model, "m");
   EXPECT_EQ(got.memory_bytes, 1 << 20);

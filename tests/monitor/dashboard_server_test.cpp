@@ -188,7 +188,7 @@ TEST_F(DashboardServerTest, StreamsEachChangeToManyPages) {
     ASSERT_EQ(steps.size(), 4U);
     EXPECT_TRUE(std::ranges::is_sorted(steps) && steps.front() < steps.back());
   }
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 60; }, 10s));
+  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 60; }, 30s));
   streams.clear();
   EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 0; }, 30s));
 }
@@ -197,7 +197,7 @@ TEST_F(DashboardServerTest, RefusesMoreStreamsThanItHasRoomFor) {
   const auto& server = serve({.interval = 20ms, .most_streams = 2});
   const auto first = open_stream(server.port());
   const auto second = open_stream(server.port());
-  ASSERT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 2; }, 10s));
+  ASSERT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 2; }, 30s));
   EXPECT_EQ(status_of(ask(server.port(), "GET /api/stream")), 503);
   EXPECT_EQ(status_of(ask(server.port(), "GET /")), 200);
 }
@@ -208,7 +208,7 @@ TEST_F(DashboardServerTest, GivesUpAStreamThatNobodyReads) {
   const int small = 1024;
   ::setsockopt(stream.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
   stream.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 1; }, 10s));
+  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 1; }, 30s));
   EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 0; }, 60s));
   EXPECT_EQ(server.statistics().given_up, 1U);
 }
@@ -261,8 +261,8 @@ TEST_F(DashboardServerTest, EndsAtOnceWithStreamsOpen) {
   ASSERT_EQ(read_steps(*stream, 1).size(), 1U);
   const auto begin = std::chrono::steady_clock::now();
   server_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
-  EXPECT_TRUE(stream->is_closed_within(5s));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  EXPECT_TRUE(stream->is_closed_within(20s));
 }
 
 long resident_kib(pid_t process) {

@@ -38,6 +38,7 @@ struct ProcessInfo {
 
 }  // namespace
 
+#pragma GCC visibility push(default)  // other code of the process calls these
 extern "C" {
 
 int nvmlInit_v2() {
@@ -96,3 +97,4 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Gpu* gpu, unsigned* count, ProcessIn
 }
 
 }  // extern "C"
+#pragma GCC visibility pop

@@ -43,8 +43,8 @@ void in_three_threads(std::int64_t tasks, std::int64_t /*grain*/,
   for (auto& thread : threads) thread.join();
 }
 
-std::vector<float> noise(std::size_t count, std::uint64_t seed, float mean = 0.0F,
-                         float deviation = 1.0F) {
+std::vector<float> random_values(std::size_t count, std::uint64_t seed, float mean = 0.0F,
+                                 float deviation = 1.0F) {
   std::vector<float> values(count);
   for (auto& value : values) {
     seed = seed * 6364136223846793005U + 1442695040888963407U;
@@ -60,13 +60,13 @@ struct Case {
   Case(const Shape& shape_, Form form_, float mean = 0.3F, float deviation = 1.7F)
       : shape(shape_), form(form_), channels(static_cast<std::size_t>(shape.channels)) {
     const auto count = static_cast<std::size_t>(shape.rows) * channels;
-    x = noise(count, 1, mean, deviation);
-    residual = noise(count, 2);
-    dy = noise(count, 3);
-    weight = noise(channels, 4, 1.0F, 0.9F);
-    bias = noise(channels, 5, 0.0F, 0.5F);
-    running_mean = noise(channels, 6);
-    running_variance = noise(channels, 7, 1.0F, 0.5F);
+    x = random_values(count, 1, mean, deviation);
+    residual = random_values(count, 2);
+    dy = random_values(count, 3);
+    weight = random_values(channels, 4, 1.0F, 0.9F);
+    bias = random_values(channels, 5, 0.0F, 0.5F);
+    running_mean = random_values(channels, 6);
+    running_variance = random_values(channels, 7, 1.0F, 0.5F);
     y.resize(count);
     dx.resize(count);
     dz.resize(count);
@@ -239,7 +239,7 @@ TEST(BatchNormKernelsTest, JoinTwoGradientsAsIfTheyHadBeenAddedBefore) {
     for_cases([&](const Case& one) {
       if (!one.adds()) return;
       auto first = one.dy;
-      auto second = noise(first.size(), 8);
+      auto second = random_values(first.size(), 8);
       auto added = one;
       for (std::size_t i = 0; i < first.size(); ++i) added.dy[i] = first[i] + second[i];
       added.run();

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lockstep/nn/layers/dropout.h"
+#include "lockstep/nn/memory/block_pool.h"
 #include "lockstep/nn/memory/kept_activations.h"
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/module_model.h"
@@ -25,7 +26,7 @@ InputFor ones_of(std::vector<std::int64_t> shape) {
   };
 }
 
-at::Tensor pictures(std::int64_t samples) {
+at::Tensor profiled_images(std::int64_t samples) {
   return make_seeded(1, [&] { return torch::randn({samples, 3, 32, 32}); });
 }
 
@@ -37,7 +38,7 @@ std::int64_t sum_of(const plan::ModelProfile& profile, std::int64_t plan::BlockP
 
 TEST(BlockProfileTest, TellsTheBytesOfAResNet) {
   const auto model = model_of(resnet20(10));
-  const auto profile = profile_blocks(*model, pictures, {.samples = 4});
+  const auto profile = profile_blocks(*model, profiled_images, {.samples = 4});
   EXPECT_FALSE(profile.is_timed);
   ASSERT_EQ(profile.blocks.size(), 11U);
   const auto& first = profile.blocks[1];
@@ -62,7 +63,7 @@ TEST(BlockProfileTest, TellsTheBytesOfAResNet) {
 
 TEST(BlockProfileTest, KnowsWhatTheWholeModelKeeps) {
   const auto model = model_of(resnet20(10));
-  const auto input = pictures(4);
+  const auto input = profiled_images(4);
   const auto kept =
       sum_of(profile_blocks(*model, [&](auto) { return input; }, {.samples = input.size(0)}),
              &plan::BlockProfile::kept_bytes);
@@ -75,10 +76,10 @@ TEST(BlockProfileTest, KnowsWhatTheWholeModelKeeps) {
 
 TEST(BlockProfileTest, TellsOfAMicroBatchFromFewerSamples) {
   const auto model = model_of(resnet20(10));
-  const auto few = profile_blocks(*model, pictures, {.samples = 2, .micro_batch = 8});
-  const auto all = profile_blocks(*model, pictures, {.samples = 8});
-  const auto half = profile_blocks(*model, pictures, {.samples = 5, .micro_batch = 8});
-  const auto less = profile_blocks(*model, pictures, {.samples = 10, .micro_batch = 8});
+  const auto few = profile_blocks(*model, profiled_images, {.samples = 2, .micro_batch = 8});
+  const auto all = profile_blocks(*model, profiled_images, {.samples = 8});
+  const auto half = profile_blocks(*model, profiled_images, {.samples = 5, .micro_batch = 8});
+  const auto less = profile_blocks(*model, profiled_images, {.samples = 10, .micro_batch = 8});
   for (std::size_t i = 0; i < all.blocks.size(); ++i) {
     const auto& expected = all.blocks[i];
     const auto& found = few.blocks[i];
@@ -100,7 +101,7 @@ TEST(BlockProfileTest, TimesBlocksAndTellsHowFarItIs) {
     last = {done, total};
   };
   const auto profile =
-      profile_blocks(*model, pictures, {.samples = 2, .rounds = 2, .on_block = listen});
+      profile_blocks(*model, profiled_images, {.samples = 2, .rounds = 2, .on_block = listen});
   EXPECT_TRUE(profile.is_timed);
   for (const auto& block : profile.blocks) {
     EXPECT_GT(block.forward_s, 0) << block.name;
@@ -113,7 +114,7 @@ TEST(BlockProfileTest, TimesBlocksAndTellsHowFarItIs) {
 TEST(BlockProfileTest, BeginsNoFurtherRoundWhenTheTimeIsOver) {
   int done = 0;
   const auto profile = profile_blocks(
-      *model_of(resnet20(10)), pictures,
+      *model_of(resnet20(10)), profiled_images,
       {.rounds = 1'000'000, .most_seconds = 0, .on_block = [&](int, int) { ++done; }});
   EXPECT_EQ(done, 11 * 2 + 1) << "the round that warms up";
   EXPECT_TRUE(profile.is_timed);
@@ -141,11 +142,11 @@ TEST(BlockProfileTest, LeavesTheModelAsItIs) {
   for (const auto* model : {&resnet, &dropping}) {
     const auto untouched = (*model)->clone();
     const auto before = digest_of(**model);
-    profile_blocks(**model, pictures, {.samples = 4, .rounds = 1, .micro_batch = 6});
+    profile_blocks(**model, profiled_images, {.samples = 4, .rounds = 1, .micro_batch = 6});
     EXPECT_EQ(digest_of(**model), before);
     for (const auto& named : (*model)->tensors()) EXPECT_FALSE(named.tensor.grad().defined());
-    const auto found = step(**model, pictures(4));
-    const auto expected = step(*untouched, pictures(4));
+    const auto found = step(**model, profiled_images(4));
+    const auto expected = step(*untouched, profiled_images(4));
     for (std::size_t i = 0; i < found.size(); ++i) {
       testing::expect_same_bits(found[i], expected[i]);
     }

@@ -26,7 +26,7 @@ std::vector<at::Tensor> results_of(const Model& model, std::vector<at::Tensor> l
   return results;
 }
 
-at::Tensor pictures(int micro_batch) {
+at::Tensor images_of(int micro_batch) {
   return make_seeded(1 + micro_batch, [] { return torch::randn({4, 3, 16, 16}); });
 }
 
@@ -38,7 +38,7 @@ std::vector<at::Tensor> run_whole(const Model& original) {
   const auto model = original.clone();
   std::vector<at::Tensor> losses;
   for (int i = 0; i < kMicroBatches; ++i) {
-    losses.push_back(loss_of(model->forward(pictures(i))));
+    losses.push_back(loss_of(model->forward(images_of(i))));
     losses.back().backward();
   }
   return results_of(*model, losses);
@@ -80,7 +80,7 @@ std::vector<at::Tensor> run_in_parts(const Model& original,
   std::vector<std::deque<Part>> passes;
   std::vector<at::Tensor> losses;
   for (int i = 0; i < kMicroBatches; ++i) {
-    passes.push_back(forward_in_parts(*model, begins, pictures(i)));
+    passes.push_back(forward_in_parts(*model, begins, images_of(i)));
     losses.push_back(loss_of(passes.back().back().output));
     passes.back().back().output = losses.back();
   }
@@ -117,7 +117,7 @@ TEST(GraphInputTest, APartThatIsFrozenIsNotGoneBackThrough) {
   const auto whole = run_whole(*model);
   expect_same(run_in_parts(*model, {0, 4}), whole, "where the frozen part ends");
   expect_same(run_in_parts(*model, {0, 2, 8}), whole, "within");
-  const auto parts = forward_in_parts(*model->clone(), {0, 4}, pictures(0));
+  const auto parts = forward_in_parts(*model->clone(), {0, 4}, images_of(0));
   EXPECT_FALSE(parts[0].output.requires_grad());
   EXPECT_TRUE(parts[1].output.requires_grad());
 }

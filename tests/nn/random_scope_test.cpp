@@ -16,7 +16,7 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr DrawKey kKey{.seed = 7, .step = 3, .replica = 1, .micro_batch = 2};
+constexpr DrawKey kDrawKey{.seed = 7, .step = 3, .replica = 1, .micro_batch = 2};
 
 at::Tensor drawn(const DrawKey& key, std::uint32_t block = 0) {
   const RandomScope scope(key, block);
@@ -43,17 +43,17 @@ TEST_P(RandomOperationTest, DrawsForTheScopeAndLeavesTheProcessAlone) {
     const RandomScope scope(key);
     return GetParam().run();
   };
-  const auto first = run(kKey);
+  const auto first = run(kDrawKey);
   torch::rand({1});  // what others draw does not matter
-  testing::expect_same_bits(run(kKey), first);
-  auto other = kKey;
+  testing::expect_same_bits(run(kDrawKey), first);
+  auto other = kDrawKey;
   other.replica = 5;
   EXPECT_FALSE(at::equal(run(other), first));
   torch::manual_seed(0);
-  testing::expect_same_bits(run(kKey), first);
+  testing::expect_same_bits(run(kDrawKey), first);
   auto process = at::detail::getDefaultCPUGenerator();
   process.set_state(before);
-  run(kKey);
+  run(kDrawKey);
   EXPECT_TRUE(at::equal(state_of_process_generator(), before));
 }
 
@@ -93,16 +93,16 @@ INSTANTIATE_TEST_SUITE_P(
                         }}));
 
 TEST(RandomScopeTest, DrawsAnewForEachPartOfTheKey) {
-  const auto first = drawn(kKey);
+  const auto first = drawn(kDrawKey);
   for (const auto& other : {DrawKey{8, 3, 1, 2}, DrawKey{7, 4, 1, 2}, DrawKey{7, 3, 2, 2},
                             DrawKey{7, 3, 1, 3}, DrawKey{7, 3, 2, 1}}) {
     EXPECT_FALSE(at::equal(drawn(other), first));
   }
-  EXPECT_FALSE(at::equal(drawn(kKey, 1), first));
+  EXPECT_FALSE(at::equal(drawn(kDrawKey, 1), first));
 }
 
 TEST(RandomScopeTest, CountsCallsWithinABlock) {
-  RandomScope scope(kKey);
+  RandomScope scope(kDrawKey);
   const auto first = torch::rand({8});
   EXPECT_FALSE(at::equal(torch::rand({8}), first));
   scope.enter_block(1);
@@ -114,17 +114,17 @@ TEST(RandomScopeTest, CountsCallsWithinABlock) {
 TEST(RandomScopeTest, LeavesAGeneratorOfTheCallersOwnAlone) {
   const auto seeded = [] { return at::make_generator<at::CPUGeneratorImpl>(5); };
   const auto outside = torch::rand({8}, seeded());
-  const RandomScope scope(kKey);
+  const RandomScope scope(kDrawKey);
   testing::expect_same_bits(torch::rand({8}, seeded()), outside);
 }
 
 TEST(RandomScopeTest, EndsWithItsScopeAndGoesBackToTheOuterOne) {
   EXPECT_EQ(RandomScope::current(), nullptr);
   {
-    const RandomScope outer(kKey);
+    const RandomScope outer(kDrawKey);
     { const RandomScope inner(making_key(1)); }
     EXPECT_EQ(RandomScope::current(), &outer);
-    testing::expect_same_bits(torch::rand({8}), drawn(kKey));
+    testing::expect_same_bits(torch::rand({8}), drawn(kDrawKey));
   }
   EXPECT_EQ(RandomScope::current(), nullptr);
   const auto before = state_of_process_generator();
@@ -133,7 +133,7 @@ TEST(RandomScopeTest, EndsWithItsScopeAndGoesBackToTheOuterOne) {
 }
 
 TEST(RandomScopeTest, BelongsToItsThread) {
-  const RandomScope scope(kKey);
+  const RandomScope scope(kDrawKey);
   std::thread([] { EXPECT_EQ(RandomScope::current(), nullptr); }).join();
 }
 
@@ -171,28 +171,28 @@ TEST(RandomScopeTest, DrawsFromLibtorchOutsideOfAnyScope) {
 }
 
 // Random, without a generator, and not made of operations that have one.
-at::Tensor noise(const at::Tensor& input) {
+at::Tensor noise_for(const at::Tensor& input) {
   return input.clone();
 }
 TORCH_LIBRARY(lockstep_test, library) {
-  library.def("noise(Tensor input) -> Tensor", {at::Tag::nondeterministic_seeded});
+  library.def("noise_for(Tensor input) -> Tensor", {at::Tag::nondeterministic_seeded});
 }
 TORCH_LIBRARY_IMPL(lockstep_test, CPU, library) {
-  library.impl("noise", noise);
+  library.impl("noise_for", noise_for);
 }
 
 TEST(RandomScopeTest, RefusesByNameWhatTakesNoGenerator) {
   const auto operation = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("lockstep_test::noise", "")
+                             .findSchemaOrThrow("lockstep_test::noise_for", "")
                              .typed<at::Tensor(const at::Tensor&)>();
   operation.call(ones());
-  const RandomScope scope(kKey);
+  const RandomScope scope(kDrawKey);
   testing::expect_error([&] { operation.call(ones()); }, ErrorKind::Unavailable,
-                        "random operation lockstep_test::noise: it takes no generator");
+                        "random operation lockstep_test::noise_for: it takes no generator");
 }
 
 TEST(RandomScopeTest, RemembersARefusalForWhoeverCatchesSomethingElse) {
-  const RandomScope scope(kKey);
+  const RandomScope scope(kDrawKey);
   take_refusal();  // of another test
   try {
     torch::rand({2}, torch::device(torch::kMeta));
@@ -205,7 +205,7 @@ TEST(RandomScopeTest, RemembersARefusalForWhoeverCatchesSomethingElse) {
 }
 
 TEST(RandomScopeTest, RefusesThreadsThatKnowNoReplica) {
-  const RandomScope scope(kKey);
+  const RandomScope scope(kDrawKey);
   const at::ThreadLocalState state;
   std::thread([&state] {
     // As libtorch does for threads that it starts.
@@ -216,7 +216,7 @@ TEST(RandomScopeTest, RefusesThreadsThatKnowNoReplica) {
 }
 
 TEST(RandomScopeTest, RefusesDevicesWithoutAGeneratorOfOurs) {
-  const RandomScope scope(kKey);
+  const RandomScope scope(kDrawKey);
   testing::expect_error([] { torch::rand({2}, torch::device(torch::kMeta)); },
                         ErrorKind::Unavailable, "on meta it takes no generator");
 }

@@ -25,7 +25,7 @@ std::string fixture(const std::string& name) {
   return std::string(FIXTURES) + "/" + name;
 }
 
-at::Tensor pictures() {
+at::Tensor script_images() {
   return make_seeded(1, [] { return torch::randn({4, 3, 6, 6}); });
 }
 
@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScriptTest,
 
 double step(Model& model, std::uint64_t number) {
   const RandomScope scope({.seed = 3, .step = number});
-  const auto loss = torch::cross_entropy_loss(model.forward(pictures()), torch::arange(4));
+  const auto loss = torch::cross_entropy_loss(model.forward(script_images()), torch::arange(4));
   loss.backward();
   const torch::NoGradGuard no_grad;
   for (const auto& slot : slots_of(model.tensors())) {
@@ -95,7 +95,7 @@ TEST_P(ScriptTest, GivesTheSameBitsInEveryRun) {
   const auto run = [&] {
     const auto copy = model->clone();
     const RandomScope scope({.seed = 1});
-    const auto output = copy->forward(pictures());
+    const auto output = copy->forward(script_images());
     output.sum().backward();
     return slots_of(copy->tensors())[1].tensor().grad();
   };
@@ -114,7 +114,7 @@ TEST_P(ScriptTest, DrawsItsDropoutForTheReplica) {
   const auto model = load();
   const auto run = [&](std::uint32_t replica) {
     const RandomScope scope({.seed = 1, .replica = replica});
-    return model->forward(pictures());
+    return model->forward(script_images());
   };
   const auto first = run(0);
   torch::manual_seed(9);
@@ -132,10 +132,10 @@ TEST(ScriptModelTest, ModesAreThoseOfTheModuleAlsoWhereTracingRecordedOne) {
   };
   const auto before = tracked();
   model->set_mode(Mode::Evaluate);
-  model->forward(pictures());
+  model->forward(script_images());
   testing::expect_same_bits(tracked(), before, "evaluation");
   model->set_mode(Mode::Train);
-  model->forward(pictures());
+  model->forward(script_images());
   EXPECT_FALSE(at::equal(tracked(), before)) << "training";
 }
 
@@ -171,7 +171,7 @@ TEST(ScriptModelTest, KeepsEveryBufferAsItIsWhileItEvaluates) {
   const auto model = load_script(fixture("traced.pt"));
   const auto digest = digest_of(*model);
   model->set_mode(Mode::Evaluate);
-  model->forward(pictures());
+  model->forward(script_images());
   EXPECT_EQ(digest_of(*model), digest);
   EXPECT_EQ(digest_of(*model->clone()), digest);
 }

@@ -32,9 +32,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{true, true, {false, true}}, Case{true, false, {true, true}},
                       Case{false, false, {true, true}}, Case{false, false, {false, true}}));
 
-enum class Way { Apart, Together };
+enum class Computation { Apart, Together };
 
-std::vector<at::Tensor> gradients(const Case& one, Way way) {
+std::vector<at::Tensor> gradients(const Case& one, Computation way) {
   const RandomScope scope({.seed = 4});
   const auto noise = [] { return torch::randn({4, 16, 6, 6}); };
   const auto x = noise().requires_grad_();
@@ -43,8 +43,8 @@ std::vector<at::Tensor> gradients(const Case& one, Way way) {
   const auto more_weights = noise();
   BatchNorm layer(16);
   const auto y = one.adds ? layer->forward_add_relu(x, residual) : layer->forward_relu(x);
-  const auto again = way == Way::Apart ? for_second_user(y) : y;
-  EXPECT_EQ(again.is_same(y), way == Way::Together);
+  const auto again = way == Computation::Apart ? for_second_user(y) : y;
+  EXPECT_EQ(again.is_same(y), way == Computation::Together);
   auto loss = torch::zeros({});
   if (one.users.first) loss = loss + (y * weights).sum();
   if (one.users.second) loss = loss + (again * more_weights).sum();
@@ -55,8 +55,8 @@ std::vector<at::Tensor> gradients(const Case& one, Way way) {
 }
 
 TEST_P(SecondUserTest, GivesTheBitsThatAutogradsOwnSumGives) {
-  const auto apart = gradients(GetParam(), Way::Apart);
-  const auto together = gradients(GetParam(), Way::Together);
+  const auto apart = gradients(GetParam(), Computation::Apart);
+  const auto together = gradients(GetParam(), Computation::Together);
   ASSERT_EQ(apart.size(), together.size());
   for (std::size_t i = 0; i < apart.size(); ++i) {
     testing::expect_same_bits(apart[i], together[i], std::to_string(i));

@@ -8,6 +8,7 @@
 
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/module_model.h"
+#include "lockstep/nn/module_tensors.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/zoo/zoo.h"
 #include "lockstep/weights/weight_file.h"

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/plan/stage_split.h"
+
 namespace lockstep::plan {
 namespace {
 

@@ -61,18 +61,18 @@ std::vector<std::string> order_on(const FlowShape& shape, int device) {
 
 TEST(StepFlowTest, GoesBackwardAsSoonAsItCan) {
   const auto shape = flow_shape(PipelineSchedule::OneForwardOneBackward, 1, 2, 2, 4);
-  EXPECT_THAT(order_on(shape, 0), testing::ElementsAre("F0.0", "F0.1", "B0.0", "F0.2", "B0.1",
-                                                       "F0.3", "B0.2", "B0.3", "H0"));
-  EXPECT_THAT(order_on(shape, 1), testing::ElementsAre("F1.0", "B1.0", "F1.1", "B1.1", "F1.2",
-                                                       "B1.2", "F1.3", "B1.3", "H1"));
+  EXPECT_THAT(order_on(shape, 0), ::testing::ElementsAre("F0.0", "F0.1", "B0.0", "F0.2", "B0.1",
+                                                         "F0.3", "B0.2", "B0.3", "H0"));
+  EXPECT_THAT(order_on(shape, 1), ::testing::ElementsAre("F1.0", "B1.0", "F1.1", "B1.1", "F1.2",
+                                                         "B1.2", "F1.3", "B1.3", "H1"));
 }
 
 TEST(StepFlowTest, GoesForwardWithAllFirst) {
   const auto shape = flow_shape(PipelineSchedule::GPipe, 1, 2, 2, 3);
   EXPECT_THAT(order_on(shape, 0),
-              testing::ElementsAre("F0.0", "F0.1", "F0.2", "B0.0", "B0.1", "B0.2", "H0"));
+              ::testing::ElementsAre("F0.0", "F0.1", "F0.2", "B0.0", "B0.1", "B0.2", "H0"));
   EXPECT_THAT(order_on(shape, 1),
-              testing::ElementsAre("F1.0", "F1.1", "F1.2", "B1.0", "B1.1", "B1.2", "H1"));
+              ::testing::ElementsAre("F1.0", "F1.1", "F1.2", "B1.0", "B1.1", "B1.2", "H1"));
 }
 
 TEST(StepFlowTest, HasOneStageAtATimeAtWork) {
@@ -92,15 +92,15 @@ TEST(StepFlowTest, HasOneStageAtATimeAtWork) {
 TEST(StepFlowTest, FollowsAReplicaWithTheNextWithoutAGap) {
   const auto shape = flow_shape(PipelineSchedule::OneForwardOneBackward, 2, 2, 2, 2);
   const auto order = order_on(shape, 1);
-  EXPECT_THAT(order, testing::ElementsAre("F1.0", "B1.0", "F1.1", "B1.1", "H1", "F1.0", "B1.0",
-                                          "F1.1", "B1.1", "H1"));
+  EXPECT_THAT(order, ::testing::ElementsAre("F1.0", "B1.0", "F1.1", "B1.1", "H1", "F1.0", "B1.0",
+                                            "F1.1", "B1.1", "H1"));
 }
 
 TEST(StepFlowTest, TakesReplicasOfOneStageOneAfterAnother) {
   const auto shape = flow_shape(PipelineSchedule::OneForwardOneBackward, 3, 1, 1, 2);
   EXPECT_THAT(order_on(shape, 0),
-              testing::ElementsAre("F0.0", "B0.0", "F0.1", "B0.1", "H0", "F0.0", "B0.0", "F0.1",
-                                   "B0.1", "H0", "F0.0", "B0.0", "F0.1", "B0.1", "H0"));
+              ::testing::ElementsAre("F0.0", "B0.0", "F0.1", "B0.1", "H0", "F0.0", "B0.0", "F0.1",
+                                     "B0.1", "H0", "F0.0", "B0.0", "F0.1", "B0.1", "H0"));
 }
 
 struct Layout {
@@ -185,7 +185,7 @@ class Watcher {
 
 TEST(StepFlowTest, EndsOnThreadsWithEveryPromiseKeptWhateverTheLayout) {
   for (const auto& layout : layouts()) {
-    SCOPED_TRACE(testing::PrintToString(layout));
+    SCOPED_TRACE(::testing::PrintToString(layout));
     const auto shape = flow_shape(layout.schedule, layout.replicas, layout.stages, layout.devices,
                                   layout.micro_batches);
     StepFlow flow(shape);

@@ -85,6 +85,7 @@ int open_counted(const char* call, int folder, const char* path, int flags, va_l
 }  // namespace
 
 // The names and types are the C library's.
+#pragma GCC visibility push(default)  // other code of the process calls these
 extern "C" {
 
 int mkdir(const char* path, mode_t mode) noexcept {
@@ -208,3 +209,4 @@ int remove(const char* path) noexcept {
 }
 
 }  // extern "C"
+#pragma GCC visibility pop

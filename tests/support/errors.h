@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -20,6 +21,17 @@ inline void expect_error(const std::function<void()>& action, ErrorKind kind,
     EXPECT_EQ(exit_code(error.kind()), exit_code(kind)) << whole;
     EXPECT_NE(whole.find(text), std::string::npos) << "expected: " << text << "\nfound: " << whole;
   }
+}
+
+/// Returns the error that `action` throws.
+template <typename Action>
+Error error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  throw std::logic_error("nothing was thrown");
 }
 
 }  // namespace lockstep::testing

@@ -51,7 +51,7 @@ SubprocessOptions FakeHosts::options() const {
 
 Finished FakeHosts::lockstep(const std::vector<std::string>& arguments) const {
   auto result = testing::lockstep(arguments, options());
-  EXPECT_TRUE(wait_until_gone(5s)) << "processes are left";
+  EXPECT_TRUE(wait_until_gone(20s)) << "processes are left";
   return result;
 }
 

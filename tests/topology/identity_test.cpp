@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/topology/environment.h"
 
 namespace lockstep::topology {
 namespace {

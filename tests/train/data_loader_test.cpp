@@ -6,6 +6,7 @@
 
 #include "lockstep/data/sets/synthetic.h"
 #include "lockstep/data/transform/presets.h"
+#include "lockstep/train/batch_tensors.h"
 #include "tests/nn/tensors.h"
 #include "tests/support/errors.h"
 #include "tests/train/jobs.h"
@@ -18,7 +19,7 @@ using ::testing::ElementsAre;
 using testing::expect_error;
 using testing::expect_same_bits;
 
-data::DatasetPtr pictures(std::int64_t size = 12, std::int64_t channels = 3) {
+data::DatasetPtr small_images(std::int64_t size = 12, std::int64_t channels = 3) {
   return data::synthetic({.size = size, .height = 9, .width = 7, .channels = channels, .seed = 3});
 }
 
@@ -30,7 +31,7 @@ struct EpochLength {
 TEST(DataLoaderTest, HasTheIterationsOfTheBatchArithmetic) {
   for (const auto& [replicas, iterations] : {EpochLength{1, 24}, EpochLength{8, 3}}) {
     const auto options = alone(replicas).gradient_accumulation(8).device_iterations(4);
-    DataLoader loader(options, pictures(50'000), {.batch_size = 64, .workers = 0});
+    DataLoader loader(options, small_images(50'000), {.batch_size = 64, .workers = 0});
     EXPECT_EQ(loader.size(), iterations);
     EXPECT_EQ(loader.steps_per_epoch(), 4 * iterations);
     EXPECT_EQ(loader.shape().samples_per_step(), 64 * 8 * replicas);
@@ -50,7 +51,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> walk(DataLoader& loader) {
 }
 
 TEST(DataLoaderTest, GoesOnWithTheNextEpochOrWhereItIsTold) {
-  DataLoader loader(alone(), pictures(), {.batch_size = 4});
+  DataLoader loader(alone(), small_images(), {.batch_size = 4});
   using Place = std::pair<std::int64_t, std::int64_t>;
   EXPECT_THAT(walk(loader), ElementsAre(Place{0, 0}, Place{0, 1}, Place{0, 2}));
   EXPECT_THAT(walk(loader), ElementsAre(Place{1, 0}, Place{1, 1}, Place{1, 2}));
@@ -84,7 +85,7 @@ TEST(DataLoaderTest, DealsTheNextSamplesOutByReplicaAndMicroBatch) {
   auto identity = testing::identity_of(1, 2, 4);  // replicas 2 and 3, side by side
   Options options{World(identity)};
   options.gradient_accumulation(2);
-  DataLoader loader(options, pictures(34), {.batch_size = 2});
+  DataLoader loader(options, small_images(34), {.batch_size = 2});
   EXPECT_EQ(loader.size(), 2);
   auto at = loader.begin();
   EXPECT_THAT(samples_of(loader, *at, 4), ElementsAre(ElementsAre(8, 9), ElementsAre(12, 13),
@@ -96,7 +97,7 @@ TEST(DataLoaderTest, DealsTheNextSamplesOutByReplicaAndMicroBatch) {
 
 TEST(DataLoaderTest, ShufflesByEpochAndSeed) {
   const auto first_samples = [](std::uint64_t seed, std::int64_t epoch) {
-    DataLoader loader(alone().seed(seed), pictures(40), {.batch_size = 40, .shuffle = true});
+    DataLoader loader(alone().seed(seed), small_images(40), {.batch_size = 40, .shuffle = true});
     loader.go_to(epoch);
     auto samples = samples_of(loader, *loader.begin(), 1).front();
     auto sorted = samples;
@@ -110,8 +111,8 @@ TEST(DataLoaderTest, ShufflesByEpochAndSeed) {
 }
 
 TEST(DataLoaderTest, RefusesASetThatFillsNoIteration) {
-  expect_error([] { DataLoader(alone(4), pictures(12), {.batch_size = 4}); }, ErrorKind::Options,
-               "16");
+  expect_error([] { DataLoader(alone(4), small_images(12), {.batch_size = 4}); },
+               ErrorKind::Options, "16");
 }
 
 TEST(DataLoaderTest, RefusesANullPointer) {
@@ -137,7 +138,7 @@ Fields owned(DataLoader loader) {
 
 DataLoader with_pipeline(std::optional<data::Normalize> normalize, data::OutputFormat output,
                          std::int64_t channels = 3) {
-  const auto set = pictures(12, channels);
+  const auto set = small_images(12, channels);
   return {
       alone().seed(6),
       set,
@@ -205,7 +206,7 @@ TEST(BatchTensorsTest, PicturesOf16BitsAreRoundedOnce) {
 TEST(BatchTensorsTest, PicturesWithoutAPipelineFollowThePrecision) {
   const auto image = [](Precision precision, Half half) {
     return owned(
-        DataLoader(alone().precision(precision, half), pictures(), {.batch_size = 3}))["image"];
+        DataLoader(alone().precision(precision, half), small_images(), {.batch_size = 3}))["image"];
   };
   const auto exact = image(Precision::P32_32, Half::BF16);
   EXPECT_EQ(exact.max().item<float>() <= 1 && exact.min().item<float>() >= 0, true);
@@ -256,7 +257,7 @@ TEST(FieldsTest, NameWhatThereIs) {
 
 TEST(EvaluationLoaderTest, DealsOutWholeBatches) {
   Options options{World(testing::identity_of(1, 2, 4))};
-  const EvaluationLoader loader(options, pictures(23), {.batch_size = 4});
+  const EvaluationLoader loader(options, small_images(23), {.batch_size = 4});
   EXPECT_EQ(loader.batches(), 6);
   EXPECT_EQ(loader.samples(), 23);
   EXPECT_EQ(loader.size_of(5), 3);

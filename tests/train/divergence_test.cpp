@@ -107,8 +107,8 @@ TEST(LossScalingTest, RescuesGradientsThatAreTooSmallFor16Bits) {
 }
 
 /// With running statistics that a step moves.
-struct NormedImpl : torch::nn::Cloneable<NormedImpl> {
-  NormedImpl() { reset(); }
+struct DivergingImpl : torch::nn::Cloneable<DivergingImpl> {
+  DivergingImpl() { reset(); }
   void reset() override {
     norm = register_module("norm", torch::nn::BatchNorm1d(1));
     linear = register_module("linear", torch::nn::Linear(1, 1));
@@ -119,7 +119,7 @@ struct NormedImpl : torch::nn::Cloneable<NormedImpl> {
 };
 
 TEST(LossScalingTest, ASkippedStepLeavesNoNanInBuffers) {
-  const auto net = std::make_shared<NormedImpl>();
+  const auto net = std::make_shared<DivergingImpl>();
   const testing::Regression data{torch::tensor({{1.F}, {2.F}, {kInfinity}, {4.F}, {5.F}, {6.F}}),
                                  torch::ones({6, 1})};
   const auto options = alone().precision(Precision::P16_16, Half::F16);

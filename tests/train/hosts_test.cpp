@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "lockstep/comm/host/kept_memory.h"
-#include "lockstep/train/history.h"
+#include "lockstep/train/kept_history.h"
 #include "tests/comm/hosts_group.h"
 #include "tests/train/recovered_runs.h"
 
@@ -172,7 +172,11 @@ TEST(HostsTrainingTest, AHistoryOutlivesHostsThatAreLostOneAfterTheOther) {
   };
   HostsJob job(2);
   with_history(job, [](train::KeptHistory& history) {
-    history.put({.epoch = 2, .training = {.loss = 0.5}, .validation = StepResult{.loss = 0.25}});
+    StepResult training;
+    training.loss = 0.5;
+    StepResult validation;
+    validation.loss = 0.25;
+    history.put({.epoch = 2, .training = training, .validation = validation});
   });
   for (const std::size_t lost : {0U, 1U, 0U}) {
     job.lose_host(lost);

@@ -52,9 +52,9 @@ data::DatasetPtr pictures(std::int64_t size, data::Split split = data::Split::Tr
 /// What a run came to.
 struct Outcome {
   std::shared_ptr<nn::Network> net;  ///< trained
-  std::string digest;
-  std::vector<std::vector<float>> losses;  ///< by step and replica
-  std::vector<bool> skipped;
+  std::string digest{};
+  std::vector<std::vector<float>> losses{};  ///< by step and replica
+  std::vector<bool> skipped{};
   double test_loss = 0;
   double test_accuracy = 0;
 };

@@ -11,8 +11,10 @@
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/nn/layers/batch_norm.h"
 #include "lockstep/nn/layers/dropout.h"
+#include "lockstep/nn/memory/block_pool.h"
 #include "lockstep/nn/memory/kept_activations.h"
 #include "lockstep/nn/zoo/resnet.h"
+#include "lockstep/plan/stage_split.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/train/jobs.h"
@@ -23,7 +25,7 @@ namespace {
 using testing::alone;
 using testing::run_job;
 
-data::DatasetPtr pictures(std::int64_t size, data::Split split = data::Split::Train) {
+data::DatasetPtr pipeline_images(std::int64_t size, data::Split split = data::Split::Train) {
   return data::synthetic({.size = size, .height = 8, .width = 8, .seed = 3, .split = split});
 }
 
@@ -88,24 +90,25 @@ void PrintTo(const Trial& run, std::ostream* out) {
 }
 
 /// All that may not depend on stages.
-struct Outcome {
+struct PipelineOutcome {
   std::string digest;
   std::vector<std::vector<float>> losses;
   double test_loss = 0;
 
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const PipelineOutcome&) const = default;
 };
-void PrintTo(const Outcome& outcome, std::ostream* out) {
+void PrintTo(const PipelineOutcome& outcome, std::ostream* out) {
   *out << outcome.digest << " test loss " << outcome.test_loss;
 }
 
 template <typename Make>
-Outcome train(const Options& options, const Make& make) {
-  const auto set = pictures(160);
+PipelineOutcome train(const Options& options, const Make& make) {
+  const auto set = pipeline_images(160);
   DataLoader loader(options, set, {.batch_size = 4, .shuffle = true, .workers = 1});
-  EvaluationLoader test(options, pictures(30, data::Split::Test), {.batch_size = 4, .workers = 1});
+  EvaluationLoader test(options, pipeline_images(30, data::Split::Test),
+                        {.batch_size = 4, .workers = 1});
   TrainingModel model(make(), options, SGD({.lr = 0.05, .momentum = 0.9}));
-  Outcome outcome;
+  PipelineOutcome outcome;
   model.on_step(
       [&](std::int64_t, const StepResult& step) { outcome.losses.push_back(step.replica_losses); });
   for (auto& iteration : loader) model.step(iteration);
@@ -115,9 +118,9 @@ Outcome train(const Options& options, const Make& make) {
 }
 
 template <typename Make>
-Outcome train(const Trial& run, const Make& make) {
+PipelineOutcome train(const Trial& run, const Make& make) {
   const testing::ScratchFolder cache;
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(run.instances));
+  std::vector<PipelineOutcome> outcomes(static_cast<std::size_t>(run.instances));
   run_job(
       run.instances, run.replicas,
       [&](Options options) {
@@ -298,7 +301,7 @@ TEST(PipelineTest, HandsActivationsAndGradientsOnWithoutACopy) {
   const testing::ScratchFolder cache;
   auto options = alone(1);
   options.gradient_accumulation(4).devices_per_replica(2).cache(cache.path());
-  DataLoader loader(options, pictures(16), {.batch_size = 4});
+  DataLoader loader(options, pipeline_images(16), {.batch_size = 4});
   TrainingModel model(make(), options, SGD());
   model.compile(loader);
   notes = true;
@@ -342,7 +345,7 @@ TEST(PipelineTest, DrawsWhatATaskDrawsForTheMicroBatch) {
         trial.instances, 2,
         [&](Options options) {
           options.gradient_accumulation(3).recompute(trial.recompute).cache(cache.path());
-          DataLoader loader(options, pictures(48), {.batch_size = 4, .workers = 1});
+          DataLoader loader(options, pipeline_images(48), {.batch_size = 4, .workers = 1});
           Task task;
           task.input = [](const Fields& fields) {
             return fields["image"] + 0.1 * torch::randn_like(fields["image"]);
@@ -367,12 +370,12 @@ TEST(PipelineTest, DrawsWhatATaskDrawsForTheMicroBatch) {
 TEST(PipelineTest, RefusesALoaderOfOtherOptions) {
   auto options = alone(1);
   options.gradient_accumulation(8);
-  DataLoader loader(options, pictures(160), {.batch_size = 4});
+  DataLoader loader(options, pipeline_images(160), {.batch_size = 4});
   auto others = Options(options);
   TrainingModel staged(many_blocks(), others.devices_per_replica(2), SGD());
   testing::expect_error([&] { staged.step(*loader.begin()); }, ErrorKind::Options,
                         "a loader for 2 devices per replica, found one for 1");
-  DataLoader staged_loader(others, pictures(160), {.batch_size = 4});
+  DataLoader staged_loader(others, pipeline_images(160), {.batch_size = 4});
   auto all_forward = Options(others);
   TrainingModel gpipe(many_blocks(), all_forward.pipeline(PipelineSchedule::GPipe), SGD());
   testing::expect_error([&] { gpipe.step(*staged_loader.begin()); }, ErrorKind::Options,
@@ -382,15 +385,15 @@ TEST(PipelineTest, RefusesALoaderOfOtherOptions) {
 TEST(PipelineTest, RefusesMoreMicroBatchesAtOnceThanALoaderHas) {
   auto options = alone(1);
   options.gradient_accumulation(100'000).devices_per_replica(2).pipeline(PipelineSchedule::GPipe);
-  testing::expect_error([&] { DataLoader(options, pictures(100'000), {}); }, ErrorKind::Options,
-                        "--pipeline 1f1b");
+  testing::expect_error([&] { DataLoader(options, pipeline_images(100'000), {}); },
+                        ErrorKind::Options, "--pipeline 1f1b");
 }
 
 /// A later stage fails in the middle of a step; the others do not wait for it.
 TEST(PipelineTest, TellsOfAnErrorInALaterStage) {
   auto options = alone(1);
   options.gradient_accumulation(8).devices_per_replica(2).begin_stage("body.2");
-  DataLoader loader(options, pictures(160), {.batch_size = 4});
+  DataLoader loader(options, pipeline_images(160), {.batch_size = 4});
   std::atomic<int> losses = 0;
   Task task;
   task.loss = [&, loss = task.loss](const at::Tensor& output, const Fields& fields) {
@@ -411,7 +414,7 @@ TEST(PipelineTest, MeasuresAModelThatIsBoundToItsBatch) {
   const testing::ScratchFolder cache;
   auto options = alone(1);
   options.cache(cache.path());
-  DataLoader loader(options, pictures(16), {.batch_size = 4});
+  DataLoader loader(options, pipeline_images(16), {.batch_size = 4});
   TrainingModel model([] { return std::make_shared<BoundImpl>(); }, options, SGD());
   model.step(*loader.begin());
   EXPECT_GT(model.plan().stages.front().kept_bytes, 0);
@@ -439,7 +442,7 @@ struct Warned {
 Warned compile(Options options, int times = 1) {
   Warned warned;
   for (int i = 0; i < times; ++i) {
-    const auto set = pictures(160);
+    const auto set = pipeline_images(160);
     Options own = options;
     DataLoader loader(own, set, {.batch_size = 4, .workers = 0});
     TrainingModel model(many_blocks(), own, AdamW());

@@ -28,7 +28,7 @@ using testing::run_job;
 using testing::small_net;
 
 constexpr int kEpochs = 4;
-constexpr int kReplicas = 2;
+constexpr int kTrainerReplicas = 2;
 
 DataLoader train_loader(const Options& options) {
   return {options, regression(48, 6, 3).set(), {.batch_size = 4, .shuffle = true}};
@@ -60,9 +60,9 @@ std::string digest_of_loop(const Options& options) {
 
 TEST(TrainerTest, FitsToTheBitsOfTheLoopOnAnyNumberOfInstances) {
   std::string expected;
-  run_job(1, kReplicas, [&](const Options& options) { expected = digest_of_loop(options); });
+  run_job(1, kTrainerReplicas, [&](const Options& options) { expected = digest_of_loop(options); });
   for (const int instances : {1, 2}) {
-    run_job(instances, kReplicas, [&](const Options& options) {
+    run_job(instances, kTrainerReplicas, [&](const Options& options) {
       auto loader = train_loader(options);
       auto test = test_loader(options);
       auto trainer = trainer_of(options);
@@ -78,18 +78,18 @@ TEST(TrainerTest, FitsToTheBitsOfTheLoopOnAnyNumberOfInstances) {
 }
 
 TEST(TrainerTest, FitsAgainForAsManyEpochsMore) {
-  const auto options = alone(kReplicas);
+  const auto options = alone(kTrainerReplicas);
   auto loader = train_loader(options);
   auto trainer = trainer_of(options);
   EXPECT_EQ(trainer.fit(loader, {.epochs = 3}).epochs.size(), 3U);
   EXPECT_EQ(trainer.fit(loader).epochs.size(), 1U);
   EXPECT_TRUE(trainer.fit(loader, {.epochs = 0}).epochs.empty());
-  EXPECT_EQ(trainer.model().digest(), digest_of_loop(alone(kReplicas)));
+  EXPECT_EQ(trainer.model().digest(), digest_of_loop(alone(kTrainerReplicas)));
 }
 
 TEST(TrainerTest, TakesWhateverATrainingModelTakes) {
   const auto digest = [](auto module) {
-    const auto options = alone(kReplicas).seed(7);
+    const auto options = alone(kTrainerReplicas).seed(7);
     auto loader = train_loader(options);
     Trainer trainer(std::move(module), options, SGD({.lr = 0.05}), regression_task());
     trainer.fit(loader);
@@ -117,7 +117,7 @@ TEST(TrainerTest, PredictsWithTheTrainedWeights) {
 }
 
 TEST(TrainerTest, StopsWhereAMetricGetsNoBetter) {
-  const auto options = alone(kReplicas);
+  const auto options = alone(kTrainerReplicas);
   auto loader = train_loader(options);
   auto test = test_loader(options);
   auto trainer = trainer_of(options, 1e-9);  // which learns next to nothing
@@ -156,7 +156,7 @@ TEST(TrainerTest, CountsEpochsSinceTheBest) {
 
 TEST(TrainerTest, ALearningRateFollowsItsSchedule) {
   const auto digest = [](bool by_callback) {
-    auto options = alone(kReplicas);
+    auto options = alone(kTrainerReplicas);
     const Schedule schedule{.kind = ScheduleKind::Linear};
     if (!by_callback) options.schedule(schedule, kEpochs);
     auto loader = train_loader(options);
@@ -166,14 +166,14 @@ TEST(TrainerTest, ALearningRateFollowsItsSchedule) {
     return trainer.model().digest();
   };
   EXPECT_EQ(digest(true), digest(false));
-  EXPECT_NE(digest(true), digest_of_loop(alone(kReplicas)));
+  EXPECT_NE(digest(true), digest_of_loop(alone(kTrainerReplicas)));
 }
 
 TEST(TrainerTest, GoesOnFromACheckpointWithTheSameBits) {
   const testing::ScratchFolder folder;
-  const auto expected = digest_of_loop(alone(kReplicas));
+  const auto expected = digest_of_loop(alone(kTrainerReplicas));
   const auto fit = [&](int epochs) {
-    const auto options = alone(kReplicas);
+    const auto options = alone(kTrainerReplicas);
     auto loader = train_loader(options);
     auto trainer = trainer_of(options);
     trainer.add(callbacks::checkpoint({.folder = folder.path() + "/run", .every = "1 epoch"}));
@@ -223,7 +223,7 @@ class Recorder : public Callback {
 };
 
 TEST(TrainerTest, TellsCallbacksWhatHappens) {
-  const auto options = alone(kReplicas);
+  const auto options = alone(kTrainerReplicas);
   auto loader = train_loader(options);
   auto test = test_loader(options);
   auto trainer = trainer_of(options);
@@ -256,16 +256,16 @@ Fitted fit_with_early_stop(const Options& options, int crash_in_epoch) {
 
 TEST(TrainerTest, AJobThatCrashedDecidesAsOneThatDidNot) {
   Fitted expected;
-  run_job(1, kReplicas,
+  run_job(1, kTrainerReplicas,
           [&](const Options& options) { expected = fit_with_early_stop(options, 0); });
   const auto epochs = static_cast<int>(expected.losses.size());
   ASSERT_GE(epochs, 3) << "what an earlier attempt found has to count";
   RestartedJob job;
   for (const int crash_in : {2, epochs}) {
-    job.failed_attempt(ErrorKind::Bug, 2, kReplicas,
+    job.failed_attempt(ErrorKind::Bug, 2, kTrainerReplicas,
                        [&](const Options& options) { fit_with_early_stop(options, crash_in); });
   }
-  job.attempt(1, kReplicas, [&](const Options& options) {
+  job.attempt(1, kTrainerReplicas, [&](const Options& options) {
     const auto found = fit_with_early_stop(options, 0);
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.digest, expected.digest);
@@ -274,11 +274,11 @@ TEST(TrainerTest, AJobThatCrashedDecidesAsOneThatDidNot) {
 }
 
 TEST(TrainerTest, AJobThatGoesOnFromACheckpointDecidesAsOneThatMadeAll) {
-  const auto expected = fit_with_early_stop(alone(kReplicas), 0);
+  const auto expected = fit_with_early_stop(alone(kTrainerReplicas), 0);
   const auto epochs = static_cast<int>(expected.losses.size());
   const testing::ScratchFolder folder;
   const auto with_checkpoints = [&] {
-    auto options = alone(kReplicas);
+    auto options = alone(kTrainerReplicas);
     options.checkpoints({.folder = folder.path() + "/run", .every = "1 epoch"}).resume("auto");
     return options;
   };
@@ -312,20 +312,20 @@ Fitted two_fits(const Options& options, int crash_in_epoch) {
 
 TEST(TrainerTest, AJobThatCrashedBetweenTwoFitsTellsOfTheSecondAsAWhole) {
   RestartedJob job;
-  job.failed_attempt(ErrorKind::Bug, 1, kReplicas,
+  job.failed_attempt(ErrorKind::Bug, 1, kTrainerReplicas,
                      [](const Options& options) { two_fits(options, kBetweenFits); });
-  job.attempt(1, kReplicas, [](const Options& options) {
+  job.attempt(1, kTrainerReplicas, [](const Options& options) {
     EXPECT_EQ(two_fits(options, 0).heard.front(), "epoch 1 of 6");
   });
 }
 
 TEST(TrainerTest, ASecondFitIsWalkedToAgain) {
   Fitted expected;
-  run_job(1, kReplicas, [&](const Options& options) { expected = two_fits(options, 0); });
+  run_job(1, kTrainerReplicas, [&](const Options& options) { expected = two_fits(options, 0); });
   RestartedJob job;
-  job.failed_attempt(ErrorKind::Bug, 2, kReplicas,
+  job.failed_attempt(ErrorKind::Bug, 2, kTrainerReplicas,
                      [&](const Options& options) { two_fits(options, 3); });
-  job.attempt(2, kReplicas, [&](const Options& options) {
+  job.attempt(2, kTrainerReplicas, [&](const Options& options) {
     const auto found = two_fits(options, 0);
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.digest, expected.digest);
@@ -359,7 +359,7 @@ class WordSink : public events::TrainSink {
 };
 
 TEST(TrainerTest, LogsToASinkOnInstance0) {
-  run_job(2, kReplicas, [](const Options& options) {
+  run_job(2, kTrainerReplicas, [](const Options& options) {
     WordSink sink;
     auto loader = train_loader(options);
     auto test = test_loader(options);
@@ -382,7 +382,7 @@ TEST(TrainerTest, WritesCurvesForTensorBoardOnInstance0) {
     }
     return found;
   };
-  run_job(2, kReplicas, [&](const Options& options) {
+  run_job(2, kTrainerReplicas, [&](const Options& options) {
     auto loader = train_loader(options);
     auto test = test_loader(options);
     auto trainer = trainer_of(options);
@@ -397,7 +397,7 @@ TEST(TrainerTest, WritesCurvesForTensorBoardOnInstance0) {
 }
 
 TEST(TrainerTest, ACallbackThatCannotWriteItsCurvesSaysSo) {
-  const auto options = alone(kReplicas);
+  const auto options = alone(kTrainerReplicas);
   auto loader = train_loader(options);
   auto trainer = trainer_of(options);
   trainer.add(callbacks::tensorboard("/proc/curves"));
@@ -405,7 +405,7 @@ TEST(TrainerTest, ACallbackThatCannotWriteItsCurvesSaysSo) {
 }
 
 TEST(TrainerTest, RefusesWhatCannotBeMeant) {
-  const auto options = alone(kReplicas);
+  const auto options = alone(kTrainerReplicas);
   auto loader = train_loader(options);
   auto trainer = trainer_of(options);
   expect_error([&] { trainer.fit(loader, {.epochs = -1}); }, ErrorKind::Options,

@@ -233,19 +233,19 @@ class CompareLogsTest : public ::testing::Test {
   ScratchFolder folder_;
 };
 
-constexpr const char* kOne = "1111111111111111";
-constexpr const char* kTwo = "2222222222222222";
+constexpr const char* kOnes = "1111111111111111";
+constexpr const char* kTwos = "2222222222222222";
 
 TEST_F(CompareLogsTest, FindsTheFirstCommonStepThatDiffers) {
   const auto a = write("a", {},
-                       {{10, {1}, {{"x", kOne}}},
+                       {{10, {1}, {{"x", kOnes}}},
                         {15, {9}, {}},
-                        {20, {1, 2}, {{"x", kOne}, {"y", kOne}, {"z", kOne}}},
+                        {20, {1, 2}, {{"x", kOnes}, {"y", kOnes}, {"z", kOnes}}},
                         {30, {5}, {}}});
   const auto b = write("b", {.replicas = 4, .facts = {{"k", "v"}}},
                        {{5, {7}, {}},
-                        {10, {1}, {{"x", kOne}}},
-                        {20, {1, 3}, {{"x", kTwo}, {"z", kOne}, {"zz", kTwo}}}});
+                        {10, {1}, {{"x", kOnes}}},
+                        {20, {1, 3}, {{"x", kTwos}, {"z", kOnes}, {"zz", kTwos}}}});
   const auto result = compare_logs(a, b);
   EXPECT_THAT(result.facts, ElementsAre(::testing::Pair("k", ::testing::Pair("", "v")),
                                         ::testing::Pair("replicas", ::testing::Pair("1", "4"))));

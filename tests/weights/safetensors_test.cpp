@@ -27,14 +27,14 @@ std::string file_of(const std::string& header, const std::string& buffer) {
   return file + header + buffer;
 }
 
-void expect_refused(const std::string& file, const std::string& text) {
+void expect_refused_safetensors(const std::string& file, const std::string& text) {
   expect_error([&] { read_safetensors(bytes_of_text(file), "w"); }, ErrorKind::Data, text);
 }
 
 void expect_header_refused(const std::string& header, const std::string& text) {
   const auto file = file_of(header, "12345678");
-  expect_refused(file, "w: header: ");
-  expect_refused(file, text);
+  expect_refused_safetensors(file, "w: header: ");
+  expect_refused_safetensors(file, text);
 }
 
 std::string tensor(const std::string& name, const std::string& type, const std::string& shape,
@@ -131,18 +131,20 @@ TEST(SafetensorsTest, TakesNotesForNoMoreThanPossibleTies) {
 }
 
 TEST(SafetensorsTest, RefusesWhatIsNoHeader) {
-  expect_refused("",
-                 "w: at byte 0: expected 8 bytes that tell the length of the header, found a "
-                 "file of 0");
-  expect_refused("1234567", "found a file of 7");
-  expect_refused(file_of("{}", "").substr(0, 9), "expected a header of at most 1 bytes, found 2");
-  expect_refused(file_of("", ""),
-                 "at byte 8: expected a header that begins with '{', found nothing");
-  expect_refused(file_of("[1]", ""), "found '[1]'");
-  expect_refused(std::string(8, '\xff') + "{}", "found 18446744073709551615");
-  expect_refused(file_of("{\"a\":", ""), "expected a header in JSON, found ");
-  expect_refused(file_of("{\"a\":\"\xff\"}", ""), "expected a header in JSON");
-  expect_refused(file_of("{} x", ""), "expected a header in JSON");
+  expect_refused_safetensors(
+      "",
+      "w: at byte 0: expected 8 bytes that tell the length of the header, found a "
+      "file of 0");
+  expect_refused_safetensors("1234567", "found a file of 7");
+  expect_refused_safetensors(file_of("{}", "").substr(0, 9),
+                             "expected a header of at most 1 bytes, found 2");
+  expect_refused_safetensors(file_of("", ""),
+                             "at byte 8: expected a header that begins with '{', found nothing");
+  expect_refused_safetensors(file_of("[1]", ""), "found '[1]'");
+  expect_refused_safetensors(std::string(8, '\xff') + "{}", "found 18446744073709551615");
+  expect_refused_safetensors(file_of("{\"a\":", ""), "expected a header in JSON, found ");
+  expect_refused_safetensors(file_of("{\"a\":\"\xff\"}", ""), "expected a header in JSON");
+  expect_refused_safetensors(file_of("{} x", ""), "expected a header in JSON");
 }
 
 TEST(SafetensorsTest, RefusesHeadersOfAnotherShape) {
@@ -188,7 +190,7 @@ TEST(SafetensorsTest, NamesTypesThatItDoesNotKnow) {
 
 TEST(SafetensorsTest, RefusesOffsetsThatDoNotAddUp) {
   const auto expect = [](const std::string& tensors, const std::string& text) {
-    expect_refused(file_of("{" + tensors + "}", "12345678"), text);
+    expect_refused_safetensors(file_of("{" + tensors + "}", "12345678"), text);
   };
   expect(tensor("a", "U8", "9", 0, 9),
          "w: tensor 'a': expected data_offsets within 8 bytes, found [0, 9]");
@@ -225,7 +227,7 @@ TEST(SafetensorsTest, SurvivesEveryTruncationAndAnyFlip) {
   for (std::size_t size = 0; size < file.size(); ++size) {
     // A copy of exactly that size, so that a sanitizer sees what is read beyond.
     const std::vector<char> cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
-    expect_refused(std::string(cut.begin(), cut.end()), "w: ");
+    expect_refused_safetensors(std::string(cut.begin(), cut.end()), "w: ");
   }
   std::mt19937 random(1);
   for (int i = 0; i < 5000; ++i) {

@@ -25,7 +25,7 @@ using testing::weight_fixture;
 /// What torch_files.py says about every file that it makes of its example.
 constexpr const char* kExampleDigest = "61004388628935d3";
 
-void expect_refused(const std::string& file, const std::string& text) {
+void expect_refused_state_dict(const std::string& file, const std::string& text) {
   expect_error([&] { read_state_dict(bytes_of_text(file), "w"); }, ErrorKind::Data, text);
 }
 
@@ -73,7 +73,7 @@ TEST_P(ExampleTest, IsReadAsPythonReadsIt) {
 TEST_P(ExampleTest, RefusesEveryTruncation) {
   const auto file = read_file(weight_fixture(GetParam()));
   for (std::size_t size = 0; size < file.size(); ++size)
-    expect_refused(file.substr(0, size), "w: ");
+    expect_refused_state_dict(file.substr(0, size), "w: ");
 }
 
 TEST_P(ExampleTest, SurvivesAnyFlip) {
@@ -133,7 +133,7 @@ TEST(StateDictTest, RefusesToWriteTypesThatPyTorchHasNoStorageFor) {
 
 TEST(StateDictTest, SaysWhatItFoundInsteadOfAStateDict) {
   const auto expect = [](const std::string& name, const std::string& text) {
-    expect_refused(read_file(weight_fixture(name)), text);
+    expect_refused_state_dict(read_file(weight_fixture(name)), text);
   };
   expect("script.pt", "w: expected a state dict, found a TorchScript program");
   expect("whole_model.pt",
@@ -150,10 +150,12 @@ TEST(StateDictTest, SaysWhatItFoundInsteadOfAStateDict) {
   expect("expanded.pt",
          "w: 'a': expected at most 4 bytes in another order than row-major, found "
          "4000, with strides [0]");
-  expect_refused("", "w: at byte 0: expected a file of torch.save, found nothing");
-  expect_refused("\x80\x02}.", "found 80 02 7d 2e");
-  expect_refused(zip_with("N.", "").replace(0, 4, "PK\x03\x05"), "expected a file of torch.save");
-  expect_refused(zip_with("N.", "", "big"), "w: expected little-endian numbers, found 'big'");
+  expect_refused_state_dict("", "w: at byte 0: expected a file of torch.save, found nothing");
+  expect_refused_state_dict("\x80\x02}.", "found 80 02 7d 2e");
+  expect_refused_state_dict(zip_with("N.", "").replace(0, 4, "PK\x03\x05"),
+                            "expected a file of torch.save");
+  expect_refused_state_dict(zip_with("N.", "", "big"),
+                            "w: expected little-endian numbers, found 'big'");
 }
 
 TEST(StateDictTest, ReadsWhatOldAndNewPyTorchWrite) {
@@ -199,7 +201,7 @@ TEST(StateDictTest, ReadsTensorsThatAreStates) {
   EXPECT_EQ(read(parameter + ")\x81(" + parts + "tb"), "f32 [1] efgh");
   EXPECT_EQ(read(parameter + "(" + tensor + "tR(I01\nI00\n}tb"), "f32 [1] efgh");
   const auto expect = [](const std::string& pickle, const std::string& text) {
-    expect_refused(zip_with("(Va\n" + pickle + "d.", "abcdefgh"), text);
+    expect_refused_state_dict(zip_with("(Va\n" + pickle + "d.", "abcdefgh"), text);
   };
   expect(parameter + ")\x81", "found an object of 'torch.nn.parameter.Parameter'");
   expect(parameter + ")\x81(NNNNNtb", "expected an object as part 0, found none");
@@ -227,12 +229,13 @@ TEST(StateDictTest, LimitsWhatIsLookedAtForEachUse) {
     return value;
   };
   EXPECT_TRUE(reads(file("a", wrapped(4))));
-  expect_refused(file("a", wrapped(5)),
-                 "w: 'a': expected a tensor in at most 4 others, found more");
+  expect_refused_state_dict(file("a", wrapped(5)),
+                            "w: 'a': expected a tensor in at most 4 others, found more");
 
   EXPECT_TRUE(reads(file(std::string(4096, 'n'), tensor(floats, ""))));
-  expect_refused(file(std::string(4097, 'n'), tensor(floats, "")),
-                 "w: expected names of at most 4096 bytes, found 4097: '" + std::string(80, 'n'));
+  expect_refused_state_dict(
+      file(std::string(4097, 'n'), tensor(floats, "")),
+      "w: expected names of at most 4096 bytes, found 4097: '" + std::string(80, 'n'));
 
   const auto metadata = [](int entries) {
     std::string dict = "(";
@@ -240,16 +243,17 @@ TEST(StateDictTest, LimitsWhatIsLookedAtForEachUse) {
     return dict + "d";
   };
   EXPECT_TRUE(reads(file("a", tensor(floats, metadata(32)))));
-  expect_refused(file("a", tensor(floats, metadata(33))),
-                 "w: 'a': expected metadata of at most 32 entries, found 33");
+  expect_refused_state_dict(file("a", tensor(floats, metadata(33))),
+                            "w: 'a': expected metadata of at most 32 entries, found 33");
 
   const auto keyed = [&](std::size_t bytes) {
     auto stored = floats;
     stored.replace(stored.find("V0\n"), 3, "V" + std::string(bytes, 'k') + "\n");
     return file("a", tensor(stored, ""));
   };
-  expect_refused(keyed(65), "w: 'a': expected a storage with a key of at most 64 bytes, found 65");
-  expect_refused(keyed(64), "kkk");
+  expect_refused_state_dict(keyed(65),
+                            "w: 'a': expected a storage with a key of at most 64 bytes, found 65");
+  expect_refused_state_dict(keyed(64), "kkk");
 }
 
 TEST(StateDictTest, LetsTheLastOfANameWin) {
@@ -268,13 +272,14 @@ TEST(StateDictTest, LimitsTheNamesOfTies) {
   std::string pickle = "(V" + std::string(4000, '+') + "\nctorch._utils\n_rebuild_tensor_v2\n(" +
                        storage("FloatStorage", 2) + "I0\n(I2\nt(I1\ntI00\nNtRq\x01";
   for (int i = 0; i < 2000; ++i) pickle += "V" + std::to_string(i) + "\nh\x01";
-  expect_refused(zip_with(pickle + "d.", "abcdefgh"),
-                 "expected tied names in proportion to the file, found more than ");
+  expect_refused_state_dict(zip_with(pickle + "d.", "abcdefgh"),
+                            "expected tied names in proportion to the file, found more than ");
 }
 
 TEST(StateDictTest, RefusesTensorsThatDoNotAddUp) {
   const auto expect = [](const std::string& arguments, const std::string& text) {
-    expect_refused(zip_with(dict_with("_rebuild_tensor_v2", arguments), "abcdefgh"), text);
+    expect_refused_state_dict(zip_with(dict_with("_rebuild_tensor_v2", arguments), "abcdefgh"),
+                              text);
   };
   const auto floats = storage("FloatStorage", 2);
   expect(floats + "I1\n(I2\nt(I1\nt",
@@ -300,16 +305,18 @@ TEST(StateDictTest, RefusesTensorsThatDoNotAddUp) {
   std::string many = "(";
   for (int i = 0; i < 65; ++i) many += "I1\n";
   expect(floats + "I0\n" + many + "t" + many + "t", "expected at most 64 dimensions, found 65");
-  expect_refused(zip_with("(I1\nNd.", ""),
-                 "w: expected names in UTF-8 as keys of the state dict, found an integer");
-  expect_refused(zip_with("(S'\\xff'\nNd.", ""), "as keys of the state dict, found '?'");
-  expect_refused(zip_with(dict_with("_rebuild_xla_tensor", "N"), ""),
-                 "expected a dense tensor, found an object of 'torch._utils._rebuild_xla_tensor'");
-  expect_refused(
+  expect_refused_state_dict(
+      zip_with("(I1\nNd.", ""),
+      "w: expected names in UTF-8 as keys of the state dict, found an integer");
+  expect_refused_state_dict(zip_with("(S'\\xff'\nNd.", ""), "as keys of the state dict, found '?'");
+  expect_refused_state_dict(
+      zip_with(dict_with("_rebuild_xla_tensor", "N"), ""),
+      "expected a dense tensor, found an object of 'torch._utils._rebuild_xla_tensor'");
+  expect_refused_state_dict(
       zip_with(dict_with("_rebuild_tensor_v3", floats + "I0\n(t(tI00\nNctorch\nfloat8\n"),
                "abcdefgh"),
       "expected a type that lockstep knows, found 'torch.float8'");
-  expect_refused(
+  expect_refused_state_dict(
       zip_with(dict_with("_rebuild_tensor_v3", floats + "I0\n(t(tI00\nNctorch\n\x1b[2J\n"),
                "abcdefgh"),
       "expected a type that lockstep knows, found 'torch.?[2J'");
@@ -317,13 +324,15 @@ TEST(StateDictTest, RefusesTensorsThatDoNotAddUp) {
 
 TEST(StateDictTest, RefusesALegacyFileThatContradictsItself) {
   const auto file = read_file(weight_fixture("legacy.pt"));
-  expect_refused(file + "x", "expected the end of the file after its last storage, found 1 more");
+  expect_refused_state_dict(file + "x",
+                            "expected the end of the file after its last storage, found 1 more");
   auto damaged = file;
   damaged[18] = 'x';
-  expect_refused(damaged, "w: at byte 17: expected version 1001 of PyTorch's old format, found ");
+  expect_refused_state_dict(damaged,
+                            "w: at byte 17: expected version 1001 of PyTorch's old format, found ");
   damaged = file;
   damaged[damaged.find("\x88X")] = '\x89';
-  expect_refused(damaged, "expected little-endian numbers, found big-endian ones");
+  expect_refused_state_dict(damaged, "expected little-endian numbers, found big-endian ones");
 }
 
 TEST(StateDictTest, LimitsWhatIsCopied) {
@@ -334,8 +343,8 @@ TEST(StateDictTest, LimitsWhatIsCopied) {
               storage("ByteStorage", 100000) + "I" + std::to_string(i) +
               "\n(I300\nI300\nt(I1\nI301\nttR";
   }
-  expect_refused(zip_with(pickle + "d.", std::string(100000, 'x')),
-                 "bytes in another order than row-major, found 90000");
+  expect_refused_state_dict(zip_with(pickle + "d.", std::string(100000, 'x')),
+                            "bytes in another order than row-major, found 90000");
 }
 
 }  // namespace

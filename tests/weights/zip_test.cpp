@@ -35,7 +35,7 @@ std::string zip_of(const Entries& entries,
   return read_file(folder.path() + "/z");
 }
 
-void expect_refused(const std::string& file, const std::string& text) {
+void expect_refused_zip(const std::string& file, const std::string& text) {
   expect_error(
       [&] {
         const ZipReader zip(as_bytes(file), "w");
@@ -81,7 +81,7 @@ TEST_P(ZipTest, IsReadByPython) {
 TEST_P(ZipTest, RefusesEveryTruncation) {
   const auto file = zip_of(kTwo, GetParam());
   for (std::size_t size = 0; size < file.size(); ++size)
-    expect_refused(file.substr(0, size), "w: ");
+    expect_refused_zip(file.substr(0, size), "w: ");
 }
 
 TEST_P(ZipTest, NoticesOrSurvivesEveryFlip) {
@@ -120,45 +120,46 @@ TEST(ZipReaderTest, HoldsMoreEntriesThanASmallDirectoryCounts) {
 
 TEST(ZipReaderTest, SaysWhatIsWrong) {
   const auto file = zip_of(kTwo);
-  expect_refused("PK\x03\x04",
-                 "w: at byte 4: expected the directory that ends a zip file, found none");
+  expect_refused_zip("PK\x03\x04",
+                     "w: at byte 4: expected the directory that ends a zip file, found none");
   expect_error([&] { ZipReader(as_bytes(file), "w").read("three"); }, ErrorKind::Data,
                "w: expected an entry 'x/three' in the zip file, found none");
   auto damaged = file;
   damaged[damaged.find("first")] = 'F';
-  expect_refused(damaged, "w: entry 'x/one': expected the checksum ");
+  expect_refused_zip(damaged, "w: entry 'x/one': expected the checksum ");
   damaged = file;
   damaged[4 + 26] = 'y';  // the name before the content
-  expect_refused(damaged, "expected entry 'x/one', found 'y/one'");
+  expect_refused_zip(damaged, "expected entry 'x/one', found 'y/one'");
   const auto central = file.find("PK\x01\x02");
   damaged = file;
   damaged[central + 10] = 8;
-  expect_refused(
+  expect_refused_zip(
       damaged,
       "expected entry 'x/one' to be stored as it is, as PyTorch writes it, found packing method 8");
   damaged = file;
   damaged[central + 8] = 1;
-  expect_refused(damaged, "expected entry 'x/one' to be readable, found that it is encrypted");
+  expect_refused_zip(damaged, "expected entry 'x/one' to be readable, found that it is encrypted");
   damaged = file;
   damaged[central + 24] = damaged[central + 20] = '\xf0';
   damaged[central + 25] = damaged[central + 21] = '\x7f';
-  expect_refused(damaged, "expected entry 'x/one' to fit into the file, found 32752 bytes");
+  expect_refused_zip(damaged, "expected entry 'x/one' to fit into the file, found 32752 bytes");
   const auto end = file.find("PK\x05\x06");
   damaged = file;
   damaged[end + 10] = 3;
-  expect_refused(damaged, "expected 3 entries of different names in the zip directory, found 2");
+  expect_refused_zip(damaged,
+                     "expected 3 entries of different names in the zip directory, found 2");
   damaged = file;
   damaged[end + 12] = damaged[end + 13] = '\xff';
-  expect_refused(damaged, "expected a zip directory of 65535 bytes");
+  expect_refused_zip(damaged, "expected a zip directory of 65535 bytes");
   damaged = file;
   damaged[end + 10] = damaged[end + 11] = '\xff';
-  expect_refused(damaged, "expected the directory of a large zip file before it, found none");
+  expect_refused_zip(damaged, "expected the directory of a large zip file before it, found none");
   damaged = file;
   damaged[central + 2] = 'x';
-  expect_refused(damaged, "expected an entry of the zip directory, found something else");
+  expect_refused_zip(damaged, "expected an entry of the zip directory, found something else");
   damaged = file;
   damaged[central + 42] = 1;
-  expect_refused(damaged, "expected entry 'x/one', found something else");
+  expect_refused_zip(damaged, "expected entry 'x/one', found something else");
 }
 
 }  // namespace

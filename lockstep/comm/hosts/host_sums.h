@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/comm/leaf_layout.h"
 
@@ -34,7 +35,7 @@ std::vector<Bucket> cut_into_buckets(std::int64_t num_early, std::int64_t count)
 ///
 /// On leaders `wait` returns when the sums of a step are there, or throws what went wrong; the
 /// others learn of it when they next meet the leader.
-class HostSums {
+class LOCKSTEP_PRIVATE_API HostSums {
  public:
   /// The memory that the instances of the host share of it.
   struct Memory {

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
@@ -14,27 +13,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the module may be: in the tree that the program was installed in, which may have been
-/// moved; where it was built; and where it is installed.
-std::array<fs::path, 3> module_paths() {
+/// The file that holds this code: a program, or liblockstep.
+fs::path own_file() {
   std::error_code ignored;
-  const auto program = fs::read_symlink("/proc/self/exe", ignored);
-  const auto tree = program.parent_path().parent_path();
-  return {tree / LOCKSTEP_MPI_MODULE_FOLDER / LOCKSTEP_MPI_MODULE_NAME,
-          fs::path(LOCKSTEP_MPI_BUILT_MODULE),
-          fs::path(LOCKSTEP_MPI_INSTALLED_FOLDER) / LOCKSTEP_MPI_MODULE_NAME};
+  Dl_info info{};
+  // The loader names libraries by whole paths, and the program as it was called.
+  if (::dladdr(reinterpret_cast<const void*>(&own_file), &info) != 0 &&
+      info.dli_fname[0] == '/') {
+    return fs::canonical(info.dli_fname, ignored);
+  }
+  return fs::read_symlink("/proc/self/exe", ignored);
 }
 
+/// Looks beside the own file and in the folders above it, so that an installed tree can be moved.
 fs::path find_module() {
-  const auto paths = module_paths();
-  for (const auto& path : paths) {
+  constexpr int kMostFolders = 4;
+  const auto file = own_file();
+  auto folder = file.parent_path();
+  for (int i = 0; i < kMostFolders && folder.has_relative_path(); ++i) {
+    const auto path = folder / LOCKSTEP_MPI_MODULE_FOLDER / LOCKSTEP_MPI_MODULE_NAME;
     std::error_code ignored;
     if (fs::exists(path, ignored)) return path;
+    folder = folder.parent_path();
   }
   throw Error(ErrorKind::Unavailable,
-              fmt::format("mpi: expected the module {} in {} or {}, found it in neither",
-                          LOCKSTEP_MPI_MODULE_NAME, paths.front().parent_path().string(),
-                          paths.back().parent_path().string()),
+              fmt::format("mpi: expected the module {} in {} beside {} or a folder above, found it "
+                          "in none",
+                          LOCKSTEP_MPI_MODULE_NAME, LOCKSTEP_MPI_MODULE_FOLDER, file.string()),
               "install lockstep as a whole, or pass --transport tcp");
 }
 

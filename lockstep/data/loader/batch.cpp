@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/loader/ring.h"
 
 namespace lockstep::data {
 
@@ -14,6 +15,26 @@ Batch& Batch::operator=(Batch&& other) noexcept {
   ring_ = std::move(other.ring_);
   slot_ = std::exchange(other.slot_, nullptr);
   return *this;
+}
+
+std::int64_t Batch::size() const noexcept {
+  return slot_ == nullptr ? 0 : slot_->size;
+}
+
+const BatchPlace& Batch::place() const noexcept {
+  return slot_->place;
+}
+
+const std::vector<Field>& Batch::fields() const noexcept {
+  return ring_->fields();
+}
+
+std::span<const std::int64_t> Batch::samples() const noexcept {
+  return std::span(slot_->indexes).first(static_cast<std::size_t>(slot_->size));
+}
+
+std::byte* Batch::data(std::size_t field) const noexcept {
+  return slot_->memory.value(field, 0);
 }
 
 std::span<const std::int64_t> Batch::lengths(std::size_t field) const {

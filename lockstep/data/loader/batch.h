@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -7,16 +8,23 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/data/loader/ring.h"
+#include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
+#include "lockstep/data/field.h"
+#include "lockstep/data/loader/batch_plan.h"
 
 namespace lockstep::data {
+
+struct BatchSlot;
+class Ring;
 
 /// A filled batch. Its memory is the holder's until the batch is destroyed or released, by any
 /// thread, which is when the loader may fill it anew; so keep it until the backward pass is done.
 /// It may outlive its loader.
-class Batch {
+class LOCKSTEP_API Batch {
  public:
-  Batch(std::shared_ptr<Ring> ring, Ring::Slot* slot) noexcept
+  /// Called by the loader.
+  Batch(std::shared_ptr<Ring> ring, BatchSlot* slot) noexcept
       : ring_(std::move(ring)), slot_(slot) {}
   Batch(Batch&& other) noexcept
       : ring_(std::move(other.ring_)), slot_(std::exchange(other.slot_, nullptr)) {}
@@ -24,13 +32,11 @@ class Batch {
   ~Batch() { release(); }
 
   /// Samples in it; 0 once it is released.
-  std::int64_t size() const noexcept { return slot_ == nullptr ? 0 : slot_->size; }
-  const BatchPlace& place() const noexcept { return slot_->place; }
-  const std::vector<Field>& fields() const noexcept { return ring_->fields(); }
+  std::int64_t size() const noexcept;
+  const BatchPlace& place() const noexcept;
+  const std::vector<Field>& fields() const noexcept;
   /// The samples' numbers in the set.
-  std::span<const std::int64_t> samples() const noexcept {
-    return std::span(slot_->indexes).first(static_cast<std::size_t>(slot_->size));
-  }
+  std::span<const std::int64_t> samples() const noexcept;
 
   /// The values of a field, sample by sample. Throws `Options` for another type.
   template <typename T>
@@ -43,7 +49,7 @@ class Batch {
   std::span<T> values(std::string_view field) const {
     return values<T>(position_of(field, fields()));
   }
-  std::byte* data(std::size_t field) const noexcept { return slot_->memory.value(field, 0); }
+  std::byte* data(std::size_t field) const noexcept;
   /// How many entries each sample has of a varying field.
   std::span<const std::int64_t> lengths(std::size_t field) const;
 
@@ -54,7 +60,7 @@ class Batch {
   void check_type(std::size_t field, DataType type) const;
 
   std::shared_ptr<Ring> ring_;
-  Ring::Slot* slot_;
+  BatchSlot* slot_;
 };
 
 }  // namespace lockstep::data

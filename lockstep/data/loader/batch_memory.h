@@ -2,22 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "lockstep/data/field.h"
+#include "lockstep/data/loader/allocate_memory.h"
 
 namespace lockstep::data {
-
-/// Where the memory of batches comes from: given a number of bytes, memory that begins at a page or
-/// at least at a cache line. Hand one in to have it pinned for a GPU.
-using AllocateMemory = std::function<std::shared_ptr<std::byte>(std::size_t)>;
-
-/// Plain memory, in huge pages where the machine has them. Throws `Unavailable` where there is
-/// none.
-std::shared_ptr<std::byte> allocate_pages(std::size_t bytes);
 
 /// Room for the fields of up to `samples` samples: each field's values one after another, and the
 /// lengths of those that vary. Allocated once; every field begins at a cache line.

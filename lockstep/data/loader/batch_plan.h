@@ -4,8 +4,9 @@
 #include <memory>
 #include <span>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/sampling/sample_order.h"
-#include "lockstep/topology/placement.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::data {
 
@@ -23,7 +24,7 @@ struct BatchPlace {
 
 /// What a loader delivers, batch after batch: a pure function, asked by several threads at once.
 /// One of your own makes any order of samples possible.
-class BatchPlan {
+class LOCKSTEP_API BatchPlan {
  public:
   virtual ~BatchPlan() = default;
 
@@ -45,13 +46,14 @@ using BatchPlanPtr = std::shared_ptr<const BatchPlan>;
 /// One micro-batch of one local replica at a time. Replicas that run side by side are served in
 /// turn, and the next ones when those have all micro-batches of the step: by step, then
 /// `side_by_side` neighbours (0: all), then micro-batch, then replica.
-BatchPlanPtr micro_batches(const TrainOrder& order, topology::ReplicaRange local,
-                           int side_by_side = 0);
+LOCKSTEP_API BatchPlanPtr micro_batches(const TrainOrder& order, topology::ReplicaRange local,
+                                        int side_by_side = 0);
 
 /// A whole iteration at a time, of the local replicas: [D][local replicas][G][B] samples.
-BatchPlanPtr iterations(const TrainOrder& order, topology::ReplicaRange local);
+LOCKSTEP_API BatchPlanPtr iterations(const TrainOrder& order, topology::ReplicaRange local);
 
 /// The batches of an evaluation that fall to the local replicas.
-BatchPlanPtr evaluation_batches(const EvaluationOrder& order, topology::ReplicaRange local);
+LOCKSTEP_API BatchPlanPtr evaluation_batches(const EvaluationOrder& order,
+                                             topology::ReplicaRange local);
 
 }  // namespace lockstep::data

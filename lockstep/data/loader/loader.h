@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/loader/allocate_memory.h"
 #include "lockstep/data/loader/batch.h"
 #include "lockstep/data/loader/batch_plan.h"
 #include "lockstep/data/transform/pipeline.h"
@@ -23,8 +25,8 @@ enum class LoaderMode : std::uint8_t {
 
 /// "sync", "async"; "rebatched", the tutorial's third mode, is async here, since no worker drops
 /// samples. Throws `Options` for other words.
-LoaderMode parse_loader_mode(std::string_view name);
-std::string_view name_of(LoaderMode mode) noexcept;
+LOCKSTEP_API LoaderMode parse_loader_mode(std::string_view name);
+LOCKSTEP_API std::string_view name_of(LoaderMode mode) noexcept;
 
 /// Batches that a loader may have at the same time.
 inline constexpr int kMostBuffers = 1 << 16;
@@ -49,7 +51,7 @@ struct LoaderOptions {
 
 /// How many workers a loader has in a process of so many cores: as many as were asked for, else a
 /// core each, but one for the consumer.
-int workers_for(LoaderMode mode, std::optional<int> asked, int cores) noexcept;
+LOCKSTEP_API int workers_for(LoaderMode mode, std::optional<int> asked, int cores) noexcept;
 
 /// How well a loader kept up.
 struct LoaderStatistics {
@@ -69,7 +71,7 @@ struct LoaderStatistics {
 /// reading threw, with its index and source in the message, at the batch that it belongs to, after
 /// which only `begin` and destruction are allowed; what the plan threw, after which only
 /// destruction is; `Timeout` where all buffers are held.
-class Loader {
+class LOCKSTEP_API Loader {
  public:
   Loader(DatasetPtr set, BatchPlanPtr plan, const LoaderOptions& options = {});
   Loader(Loader&&) noexcept;

@@ -16,6 +16,27 @@
 
 namespace lockstep::data {
 
+/// A sample that could not be filled, and the reason.
+struct FillFailure {
+  std::int64_t position = 0;    ///< within the batch
+  bool is_of_the_plan = false;  ///< the plan threw, not the data set
+  std::exception_ptr cause;
+};
+
+/// The memory of one batch of a ring.
+struct BatchSlot {
+  BatchSlot(const std::vector<Field>& fields, std::int64_t samples, const AllocateMemory& allocate)
+      : memory(fields, samples, allocate), indexes(static_cast<std::size_t>(samples)) {}
+
+  BatchMemory memory;
+  std::vector<std::int64_t> indexes;  ///< the samples, as the set numbers them
+  BatchPlace place;
+  std::int64_t size = 0;
+  std::int64_t claimed = 0;  ///< samples that someone fills or has filled
+  std::int64_t unfilled = 0;
+  std::optional<FillFailure> failure;
+};
+
 /// The batches of a loader on their way: opened in the plan's order, filled in chunks by whoever
 /// has time, taken in order, and used again when their taker lets go of them.
 ///
@@ -25,26 +46,8 @@ class Ring {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// What could not be filled, and why.
-  struct Failure {
-    std::int64_t position = 0;    ///< within the batch
-    bool is_of_the_plan = false;  ///< not of a sample, but of who says which samples there are
-    std::exception_ptr cause;
-  };
-
-  /// One batch.
-  struct Slot {
-    Slot(const std::vector<Field>& fields, std::int64_t samples, const AllocateMemory& allocate)
-        : memory(fields, samples, allocate), indexes(static_cast<std::size_t>(samples)) {}
-
-    BatchMemory memory;
-    std::vector<std::int64_t> indexes;  ///< the samples, as the set numbers them
-    BatchPlace place;
-    std::int64_t size = 0;
-    std::int64_t claimed = 0;  ///< samples that someone fills or has filled
-    std::int64_t unfilled = 0;
-    std::optional<Failure> failure;
-  };
+  using Failure = FillFailure;
+  using Slot = BatchSlot;
 
   /// Neighbouring samples of a batch, for one thread to fill.
   struct Chunk {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::data {
 
 /// The batch arithmetic of a job: B, G, D and R of `docs/architecture.md`.
@@ -23,10 +25,10 @@ struct BatchShape {
 };
 
 /// Throws `Options` for a number below 1 or a product that is out of all range.
-void check(const BatchShape& shape);
+LOCKSTEP_API void check(const BatchShape& shape);
 
 /// floor(N / (B·G·D·R)): the tail that fills no iteration is dropped.
 /// Throws `Options` where a set does not fill a single one.
-std::int64_t iterations_per_epoch(std::int64_t samples, const BatchShape& shape);
+LOCKSTEP_API std::int64_t iterations_per_epoch(std::int64_t samples, const BatchShape& shape);
 
 }  // namespace lockstep::data

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sampling/permutation.h"
 
 namespace lockstep::data {
 namespace {
@@ -29,7 +30,11 @@ Subset::Subset(std::int64_t set_size, std::uint64_t seed, std::optional<std::int
         ErrorKind::Options,
         fmt::format("data: a limit of 1 to {} samples was expected, found {}", set_size, *limit));
   }
-  chosen_.emplace(seed, 0, set_size, Purpose::Subset);
+  chosen_ = std::make_shared<const Permutation>(seed, 0, set_size, Purpose::Subset);
+}
+
+std::int64_t Subset::operator[](std::int64_t place) const noexcept {
+  return chosen_ ? (*chosen_)(place) : place;
 }
 
 TrainOrder::TrainOrder(std::int64_t set_size, const BatchShape& shape,

@@ -2,30 +2,31 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/sampling/batch_shape.h"
-#include "lockstep/data/sampling/permutation.h"
 
 namespace lockstep::data {
 
+class Permutation;
+
 /// The samples of a set that are used at all: every one, or `limit` of them, chosen by the seed
 /// alone (the first of a permutation), so that runs of different length use the same ones.
-class Subset {
+class LOCKSTEP_API Subset {
  public:
   /// Throws `Data` where the set is empty, `Options` where the limit is below 1 or above its size.
   Subset(std::int64_t set_size, std::uint64_t seed, std::optional<std::int64_t> limit = {});
 
   std::int64_t size() const noexcept { return size_; }
   /// The sample of the set at a place of the subset.
-  std::int64_t operator[](std::int64_t place) const noexcept {
-    return chosen_ ? (*chosen_)(place) : place;
-  }
+  std::int64_t operator[](std::int64_t place) const noexcept;
 
  private:
   std::int64_t size_;
-  std::optional<Permutation> chosen_;
+  std::shared_ptr<const Permutation> chosen_;  ///< null: all of them
 };
 
 /// One micro-batch of a training job.
@@ -47,7 +48,7 @@ struct TrainOrderOptions {
 ///
 /// A pure function: it can be asked about any place, and does not know of instances, workers or
 /// modes. Any number of threads.
-class TrainOrder {
+class LOCKSTEP_API TrainOrder {
  public:
   /// Throws `Options` where the set does not fill one iteration.
   TrainOrder(std::int64_t set_size, const BatchShape& shape, const TrainOrderOptions& options);
@@ -84,7 +85,7 @@ struct EvaluationOrderOptions {
 /// How a set is evaluated: batch j is samples [jB, (j+1)B), the last may be short, and whole
 /// batches are dealt out: batch j to replica j mod R. So every sample counts once, whatever R is,
 /// and results can be combined by j.
-class EvaluationOrder {
+class LOCKSTEP_API EvaluationOrder {
  public:
   /// Throws `Options`.
   EvaluationOrder(std::int64_t set_size, const EvaluationOrderOptions& options);

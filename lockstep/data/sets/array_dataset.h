@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
@@ -43,7 +44,7 @@ Array array_at(std::span<const T> values, std::vector<std::int64_t> lengths = {}
 ///                      {array_of(x), array_of(labels)});
 ///
 /// Errors: `Options` where an array does not fit its field or the other arrays.
-class ArrayDataset : public Dataset {
+class LOCKSTEP_API ArrayDataset : public Dataset {
  public:
   using SourceOf = std::function<std::string(std::int64_t index)>;
 

@@ -9,9 +9,12 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/strings.h"
 #include "lockstep/data/sets/cifar.h"
+#include "lockstep/data/sets/find_set.h"
 #include "lockstep/data/sets/image_folder.h"
 #include "lockstep/data/sets/mnist.h"
+#include "lockstep/data/sets/set_names.h"
 #include "lockstep/topology/cache_folder.h"
+#include "lockstep/topology/environment.h"
 #include "lockstep/topology/identity.h"
 
 namespace lockstep::data {

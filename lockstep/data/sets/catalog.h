@@ -1,13 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/pack/pack_store.h"
-#include "lockstep/data/sets/found_set.h"
-#include "lockstep/data/sets/set_names.h"
 #include "lockstep/data/sets/synthetic.h"
 
 namespace lockstep::data {
@@ -21,7 +20,7 @@ struct SetOptions {
   std::optional<std::filesystem::path> cache_dir{};
   SyntheticOptions synthetic{};  ///< for the set "synthetic"; its split is the one asked for
   /// Hears of what a user should know; unset: instance 0 writes it to standard error.
-  Tell tell{};
+  std::function<void(const std::string&)> tell{};
 };
 
 /// A set by its name, or a pack by its path (anything that ends in ".pack").
@@ -32,18 +31,13 @@ struct SetOptions {
 ///
 /// Errors: `Options` for a name that is none; `Data` where the set is missing, with where to get
 /// it, truncated, damaged or something else, with file, offset and expectation.
-DatasetPtr open_set(const std::string& name, Split split, const SetOptions& options = {});
+LOCKSTEP_API DatasetPtr open_set(const std::string& name, Split split,
+                                 const SetOptions& options = {});
 
-/// What such a set is read from, not yet read. Errors as above.
-FoundSet find_set(const std::string& name, Split split, const SetOptions& options = {});
-
-/// Where packs are made, and who hears of it, for these options.
-PackStore pack_store(const SetOptions& options);
-
-DatasetPtr cifar10(const std::filesystem::path& data_dir, Split split);
-DatasetPtr cifar100(const std::filesystem::path& data_dir, Split split);
-DatasetPtr mnist(const std::filesystem::path& data_dir, Split split);
-DatasetPtr fashion_mnist(Split split, const std::filesystem::path& data_dir = {});
-DatasetPtr image_folder(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr cifar10(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr cifar100(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr mnist(const std::filesystem::path& data_dir, Split split);
+LOCKSTEP_API DatasetPtr fashion_mnist(Split split, const std::filesystem::path& data_dir = {});
+LOCKSTEP_API DatasetPtr image_folder(const std::filesystem::path& data_dir, Split split);
 
 }  // namespace lockstep::data

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
@@ -24,6 +25,6 @@ struct SyntheticOptions {
 /// (seed, split, index), the same in every process; nothing is stored.
 ///
 /// Errors: `Options` for sizes that cannot be meant.
-DatasetPtr synthetic(const SyntheticOptions& options);
+LOCKSTEP_API DatasetPtr synthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep::data

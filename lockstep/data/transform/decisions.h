@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/image.h"
 #include "lockstep/data/sampling/draws.h"
 #include "lockstep/data/transform/pipeline.h"
@@ -33,7 +34,8 @@ struct StepDecision {
 /// way only; no contraction, no other function of libm: the same decisions on every machine.
 ///
 /// The step must have passed the checks of `Transform`.
-StepDecision decide_step(const Step& step, std::size_t place, ImageSize size, const Draws& draws);
+LOCKSTEP_PRIVATE_API StepDecision decide_step(const Step& step, std::size_t place, ImageSize size,
+                                              const Draws& draws);
 
 /// The decisions of all steps, one after the other.
 std::vector<StepDecision> decide(const Pipeline& pipeline, ImageSize size, const Draws& draws);

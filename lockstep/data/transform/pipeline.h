@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/data_type.h"
+#include "lockstep/base/export.h"
 
 namespace lockstep::data {
 
@@ -79,12 +80,12 @@ using Step = std::variant<RandomCrop, RandomHorizontalFlip, RandomResizedCrop, R
                           ResizeShorter, CenterCrop, Normalize, RandomErasing>;
 
 /// "random-crop", "resize"
-std::string_view name_of(const Step& step) noexcept;
+LOCKSTEP_API std::string_view name_of(const Step& step) noexcept;
 
 /// In which order the numbers of a picture stand: by row, column, channel or channel, row, column.
 enum class Layout : std::uint8_t { ChannelsLast, ChannelsFirst };
 
-std::string_view name_of(Layout layout) noexcept;
+LOCKSTEP_API std::string_view name_of(Layout layout) noexcept;
 
 /// u8 are the pixels as they are; f16, bf16 and f32 are x/255, normalized where the pipeline says
 /// so, computed in f32 and rounded once.

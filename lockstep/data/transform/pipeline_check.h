@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/field.h"
 #include "lockstep/data/image.h"
 #include "lockstep/data/transform/pipeline.h"
@@ -10,6 +11,6 @@ namespace lockstep::data {
 ///
 /// Throws `Options`, with the step, where the pipeline cannot be applied to every picture of the
 /// field or does not bring all to one size.
-ImageSize check_pipeline(const Pipeline& pipeline, const Field& image);
+LOCKSTEP_PRIVATE_API ImageSize check_pipeline(const Pipeline& pipeline, const Field& image);
 
 }  // namespace lockstep::data

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::data {
 
 // How one dimension of a picture is resized: bilinear as Pillow does it, that is with a triangle
@@ -40,7 +42,7 @@ struct FilterTaps {
 };
 
 /// Pillow's arithmetic in double precision, step by step, so that each weight is the same.
-void compute_taps(const ResizeKey& key, FilterTaps& result);
+LOCKSTEP_PRIVATE_API void compute_taps(const ResizeKey& key, FilterTaps& result);
 
 /// How many upper bits of its 22 are enough for every weight of a resize.
 enum class WeightBits : std::uint8_t { Upper8, Upper14, All22 };

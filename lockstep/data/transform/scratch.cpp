@@ -1,6 +1,11 @@
 #include "lockstep/data/transform/scratch.h"
 
+#include <array>
+#include <cstddef>
 #include <utility>
+#include <vector>
+
+#include "lockstep/data/transform/resize_plan.h"
 
 namespace lockstep::data {
 namespace {
@@ -19,10 +24,32 @@ const auto& find_or_make(Cache& cache, const ResizeKey& key, const Make& make) {
   return std::as_const(plan);
 }
 
+// Pictures of one size have one plan each. Crops of random size have as many as there are sizes,
+// and no cache of sensible size helps.
+constexpr std::size_t kPlans = 8;
+
+template <typename Plan>
+struct Plans {
+  std::array<Plan, kPlans> plans;
+  std::size_t next = 0;
+};
+
 }  // namespace
 
+struct Scratch::State {
+  std::array<std::vector<std::uint8_t>, 7> memory;
+  Plans<RowPlan> row_plans;
+  Plans<ColumnPlan> column_plans;
+  FilterTaps taps;
+};
+
+Scratch::Scratch() : state_(std::make_unique<State>()) {}
+Scratch::Scratch(Scratch&&) noexcept = default;
+Scratch& Scratch::operator=(Scratch&&) noexcept = default;
+Scratch::~Scratch() = default;
+
 std::uint8_t* Scratch::bytes(Use use, std::int64_t count) {
-  auto& memory = memory_[static_cast<std::size_t>(use)];
+  auto& memory = state_->memory[static_cast<std::size_t>(use)];
   const auto needed = static_cast<std::size_t>(count) + kLine;
   if (memory.size() < needed) memory.resize(needed);
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
@@ -30,12 +57,13 @@ std::uint8_t* Scratch::bytes(Use use, std::int64_t count) {
 }
 
 const RowPlan& Scratch::row_plan(const ResizeKey& key) {
-  return find_or_make(row_plans_, key, [&](RowPlan& plan) { plan_rows(key, taps_, plan); });
+  return find_or_make(state_->row_plans, key,
+                      [&](RowPlan& plan) { plan_rows(key, state_->taps, plan); });
 }
 
 const ColumnPlan& Scratch::column_plan(const ResizeKey& key) {
-  return find_or_make(column_plans_, key,
-                      [&](ColumnPlan& plan) { plan_columns(key, taps_, plan); });
+  return find_or_make(state_->column_plans, key,
+                      [&](ColumnPlan& plan) { plan_columns(key, state_->taps, plan); });
 }
 
 }  // namespace lockstep::data

@@ -1,18 +1,25 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
-#include "lockstep/data/transform/resize_plan.h"
+#include "lockstep/base/export.h"
 
 namespace lockstep::data {
 
+struct ColumnPlan;
+struct ResizeKey;
+struct RowPlan;
+
 /// What one thread needs to transform pictures: memory that grows to the largest picture and
 /// stays, and the plans of the last resizes. One thread at a time; any transforms may share it.
-class Scratch {
+class LOCKSTEP_API Scratch {
  public:
+  Scratch();
+  Scratch(Scratch&&) noexcept;
+  Scratch& operator=(Scratch&&) noexcept;
+  ~Scratch();
+
   /// What a piece of memory is for. Those of different uses never overlap.
   enum class Use : std::uint8_t { Source, Wide, Resized, ResizedAgain, Rows, Channels, Floats };
 
@@ -24,20 +31,8 @@ class Scratch {
   const ColumnPlan& column_plan(const ResizeKey& key);
 
  private:
-  // Pictures of one size have one plan each. Crops of random size have as many as there are sizes,
-  // and no cache of sensible size helps.
-  static constexpr std::size_t kPlans = 8;
-
-  template <typename Plan>
-  struct Plans {
-    std::array<Plan, kPlans> plans;
-    std::size_t next = 0;
-  };
-
-  std::array<std::vector<std::uint8_t>, 7> memory_;
-  Plans<RowPlan> row_plans_;
-  Plans<ColumnPlan> column_plans_;
-  FilterTaps taps_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 #include "lockstep/data/transform/decisions.h"
 #include "lockstep/data/transform/pipeline_check.h"
 #include "lockstep/data/transform/resizing.h"
+#include "lockstep/data/transform/row_kernels.h"
 
 namespace lockstep::data {
 namespace {
@@ -188,7 +189,8 @@ Transform::Transform(const Pipeline& pipeline, const Field& image)
     : pipeline_(pipeline),
       image_(image),
       output_size_(check_pipeline(pipeline, image)),
-      conversion_(make_conversion(pipeline, image.shape[2])),
+      conversion_(
+          std::make_shared<const kernels::Conversion>(make_conversion(pipeline, image.shape[2]))),
       erased_(make_erased(pipeline, image.shape[2])) {
   const auto* normalize = normalize_of(pipeline);
   if (pipeline.output.type == DataType::U8 && normalize != nullptr) left_to_device_ = *normalize;
@@ -227,7 +229,7 @@ void Transform::apply(const ImageView& in, const Draws& draws, Scratch& scratch,
     size = decision.size;
     if (std::holds_alternative<RandomErasing>(step) && decision.applies) erased = decision.box;
   }
-  progress.finish(conversion_, out);
+  progress.finish(*conversion_, out);
   erase(erased, output_size_, pipeline_.output, erased_, out);
 }
 

@@ -2,17 +2,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/data/field.h"
 #include "lockstep/data/image.h"
 #include "lockstep/data/sampling/draws.h"
 #include "lockstep/data/transform/pipeline.h"
-#include "lockstep/data/transform/row_kernels.h"
 #include "lockstep/data/transform/scratch.h"
 
 namespace lockstep::data {
+
+namespace kernels {
+struct Conversion;
+}
 
 /// A pipeline, made ready for the pictures of a field.
 ///
@@ -26,7 +31,7 @@ namespace lockstep::data {
 ///
 /// Errors: `Options` from the constructor where the pipeline cannot be meant for these pictures,
 /// and from `apply` for a picture that is not of the field.
-class Transform {
+class LOCKSTEP_API Transform {
  public:
   Transform(const Pipeline& pipeline, const Field& image);
 
@@ -48,7 +53,7 @@ class Transform {
   Field image_;
   ImageSize output_size_;
   std::optional<Normalize> left_to_device_;
-  kernels::Conversion conversion_;
+  std::shared_ptr<const kernels::Conversion> conversion_;
   std::vector<std::uint8_t> erased_;  ///< what an erased pixel has, with u8 output
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/monitor/export/tensorboard_writer.h"
 
@@ -20,7 +21,7 @@ namespace lockstep::monitor {
 ///
 /// Steps are iterations since the beginning of the training, so all curves have one axis. Notices
 /// are texts under `notice`.
-class TensorBoardLog final : public events::TrainSink {
+class LOCKSTEP_API TensorBoardLog final : public events::TrainSink {
  public:
   /// Errors: `Io`.
   TensorBoardLog(const std::string& folder, events::TrainSink& next);

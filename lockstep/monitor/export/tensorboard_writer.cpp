@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/strings.h"
 #include "lockstep/monitor/export/crc32c.h"
 #include "lockstep/monitor/export/wire_message.h"
@@ -161,10 +162,14 @@ TensorBoardWriter::TensorBoardWriter(const std::string& folder, WallClock clock)
     : clock_(std::move(clock)) {
   make_folder(folder);
   const auto now = clock_();
-  file_ = make_file(folder, now, path_);
+  file_ = std::make_unique<UniqueFd>(make_file(folder, now, path_));
   append(to_record(first_event(now)));
   if (failure_) throw Error(ErrorKind::Io, *failure_);
 }
+
+TensorBoardWriter::TensorBoardWriter(TensorBoardWriter&&) noexcept = default;
+TensorBoardWriter& TensorBoardWriter::operator=(TensorBoardWriter&&) noexcept = default;
+TensorBoardWriter::~TensorBoardWriter() = default;
 
 void TensorBoardWriter::add_scalar(std::string_view tag, std::int64_t step, double value) {
   check(tag, step);
@@ -188,7 +193,7 @@ void TensorBoardWriter::append(const std::string& record) noexcept {
   if (failure_) return;
   ssize_t written = 0;
   do {
-    written = ::write(file_.get(), record.data(), record.size());
+    written = ::write(file_->get(), record.data(), record.size());
   } while (written < 0 && errno == EINTR);
   if (written == static_cast<ssize_t>(record.size())) return;
   failure_ = io_error("tensorboard: " + path_).what();
@@ -196,8 +201,8 @@ void TensorBoardWriter::append(const std::string& record) noexcept {
   failure_ =
       "tensorboard: " + path_ + ": only a part of an event could be written; is the disk full?";
   // Readers stop at a broken record, and would not see what another process appends.
-  const auto length = ::lseek(file_.get(), 0, SEEK_CUR);
-  if (length >= written && ::ftruncate(file_.get(), length - written) != 0) return;
+  const auto length = ::lseek(file_->get(), 0, SEEK_CUR);
+  if (length >= written && ::ftruncate(file_->get(), length - written) != 0) return;
 }
 
 }  // namespace lockstep::monitor

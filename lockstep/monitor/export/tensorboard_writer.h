@@ -2,11 +2,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/file.h"
+#include "lockstep/base/export.h"
+
+namespace lockstep {
+class UniqueFd;
+}
 
 namespace lockstep::monitor {
 
@@ -20,7 +25,7 @@ namespace lockstep::monitor {
 /// was written of the record is taken back, `failure()` says why, and nothing more is written.
 ///
 /// Errors: `Io` from the constructor; `Options` for a value that TensorBoard could not show.
-class TensorBoardWriter {
+class LOCKSTEP_API TensorBoardWriter {
  public:
   /// Seconds since 1970.
   using WallClock = std::function<double()>;
@@ -28,6 +33,9 @@ class TensorBoardWriter {
   /// Makes a new file in the folder, which is made too where it is not there.
   explicit TensorBoardWriter(const std::string& folder);
   TensorBoardWriter(const std::string& folder, WallClock clock);
+  TensorBoardWriter(TensorBoardWriter&&) noexcept;
+  TensorBoardWriter& operator=(TensorBoardWriter&&) noexcept;
+  ~TensorBoardWriter();
 
   /// A point of the curve `tag`. TensorBoard groups tags by what stands before a slash.
   void add_scalar(std::string_view tag, std::int64_t step, double value);
@@ -44,7 +52,7 @@ class TensorBoardWriter {
 
   WallClock clock_;
   std::string path_;
-  UniqueFd file_;
+  std::unique_ptr<UniqueFd> file_;
   std::optional<std::string> failure_;
 };
 

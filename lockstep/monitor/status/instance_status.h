@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/events/status_sink.h"
-#include "lockstep/topology/placement.h"
+#include "lockstep/topology/job_shape.h"
 
 namespace lockstep::monitor {
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/export.h"
 #include "lockstep/events/status_sink.h"
 #include "lockstep/launch/start/run_directory.h"
 #include "lockstep/monitor/status/instance_status.h"
@@ -42,7 +43,7 @@ namespace lockstep::monitor {
 ///
 /// Any thread may call a member. Nothing that goes wrong here ends a training: where there can be
 /// no page, `problem()` says why, once, and all calls do nothing.
-class StatusPublisher final : public events::StatusSink {
+class LOCKSTEP_PRIVATE_API StatusPublisher final : public events::StatusSink {
  public:
   StatusPublisher(const topology::Identity& identity, const topology::Environment& environment,
                   DeviceKind device_kind);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::nn {
 
 struct BatchNormOptions {
@@ -32,7 +34,7 @@ enum class NormKernels {
 /// its own parameters and buffers.
 ///
 /// Errors: `Options` for inputs that cannot be normalized, naming what was found.
-class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
+class LOCKSTEP_API BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
  public:
   explicit BatchNormImpl(std::int64_t channels, BatchNormOptions options = {});
 

@@ -81,7 +81,8 @@ at::Tensor draw_grouped_mask(const at::Tensor& input, const DropoutOptions& opti
 
 at::Tensor draw_mask(const at::Tensor& input, const DropoutOptions& options) {
   auto* const scope = RandomScope::current();
-  if (scope != nullptr && scope->groups()) return draw_grouped_mask(input, options, *scope);
+  if (scope != nullptr && scope->groups() != nullptr)
+    return draw_grouped_mask(input, options, *scope);
   const auto mask = at::empty(mask_shape(input, options.unit), at::kFloat);
   draw(next_random_stream(), options.p, mask.data_ptr<float>(), mask.numel());
   const auto placed = mask.to(input.device(), input.scalar_type());

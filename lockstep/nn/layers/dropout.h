@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+#include "lockstep/base/export.h"
+
 namespace lockstep::nn {
 
 /// What a dropout layer keeps or drops as one.
@@ -33,7 +35,7 @@ struct DropoutOptions {
 /// In evaluation mode, and with p = 0, it hands its input on.
 ///
 /// Errors: `Options` for p outside of [0, 1], or an input without the dimension of its unit.
-class DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
+class LOCKSTEP_API DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
  public:
   explicit DropoutImpl(const DropoutOptions& options = {});
   explicit DropoutImpl(double p) : DropoutImpl(DropoutOptions{.p = p}) {}

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "lockstep/nn/memory/block_pool.h"
+
 namespace lockstep::nn {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "lockstep/gpu/layers/draw_mask.h"
 #include "lockstep/nn/random/routed_operations.h"
 
 namespace lockstep::nn {
@@ -24,7 +25,8 @@ RandomScope::RandomScope(const DrawKey& key, std::uint32_t block)
   innermost = this;
 }
 
-RandomScope::RandomScope(const gpu::GroupKeys* keys) : outer_(innermost), groups_(*keys) {
+RandomScope::RandomScope(const gpu::GroupKeys* keys)
+    : outer_(innermost), groups_(std::make_unique<const gpu::GroupKeys>(*keys)) {
   route_random_operations();
   innermost = this;
 }
@@ -45,6 +47,10 @@ void RandomScope::enter_block(std::uint32_t block) noexcept {
 
 RandomStream RandomScope::next_call() noexcept {
   return gpu::stream_of_call(key_of_micro_batch_, {block_, calls_++});
+}
+
+gpu::DrawPlace RandomScope::next_place() noexcept {
+  return {block_, calls_++};
 }
 
 RandomStream next_random_stream() {

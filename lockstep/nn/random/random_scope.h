@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 
+#include "lockstep/base/export.h"
 #include "lockstep/base/random_stream.h"
-#include "lockstep/gpu/layers/draw_mask.h"
+
+namespace lockstep::gpu {
+struct DrawPlace;
+struct GroupKeys;
+}  // namespace lockstep::gpu
 
 namespace lockstep::nn {
 
@@ -30,7 +35,7 @@ struct DrawKey {
 ///
 /// Errors: a random operation that takes no generator, or runs on a device that has none of ours,
 /// throws `Unavailable` by its name.
-class RandomScope {
+class LOCKSTEP_API RandomScope {
  public:
   explicit RandomScope(const DrawKey& key, std::uint32_t block = 0);
   /// For several micro-batches at once, on a GPU: each part of a batch draws what it would draw
@@ -49,22 +54,22 @@ class RandomScope {
   /// What the next random operation of the block draws from.
   RandomStream next_call() noexcept;
 
-  /// Set where it is for several micro-batches, whose draws are made by `gpu::draw_mask`.
-  const std::optional<gpu::GroupKeys>& groups() const noexcept { return groups_; }
+  /// Null unless the scope is for several micro-batches, whose draws `gpu::draw_mask` makes.
+  const gpu::GroupKeys* groups() const noexcept { return groups_.get(); }
   /// The same as `next_call`, for that.
-  gpu::DrawPlace next_place() noexcept { return {block_, calls_++}; }
+  gpu::DrawPlace next_place() noexcept;
 
  private:
   RandomScope* outer_;
   std::uint64_t key_of_micro_batch_ = 0;
-  std::optional<gpu::GroupKeys> groups_;
+  std::unique_ptr<const gpu::GroupKeys> groups_;
   std::uint32_t block_ = 0;
   std::uint32_t calls_ = 0;
 };
 
 /// What the next random layer draws from: the scope's stream; outside of any, one that libtorch's
 /// own generator seeds, so that `torch::manual_seed` counts.
-RandomStream next_random_stream();
+LOCKSTEP_API RandomStream next_random_stream();
 
 /// The key for making something from a seed, as the weights of a module: apart from every step.
 constexpr DrawKey making_key(std::uint64_t seed) noexcept {

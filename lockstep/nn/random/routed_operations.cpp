@@ -153,7 +153,7 @@ class Routes {
     auto& library = libraries_[name];
     if (!library) {
       library =
-          std::make_unique<torch::Library>(torch::Library::IMPL, name, kKey, __FILE__, __LINE__);
+          std::make_unique<torch::Library>(torch::Library::IMPL, name, kKey, "lockstep", __LINE__);
     }
     return *library;
   }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/export.h"
 #include "lockstep/nn/model.h"
 
 namespace lockstep::nn {
@@ -18,6 +19,6 @@ namespace lockstep::nn {
 /// Errors: `Io` for a file that cannot be read; `Data` for one that is no TorchScript, or cannot be
 /// trained, with the reason: frozen, quantized, traced for evaluation, no f32 parameters, more than
 /// one input, a seed set or threads forked inside.
-std::unique_ptr<Model> load_script(const std::string& path);
+LOCKSTEP_API std::unique_ptr<Model> load_script(const std::string& path);
 
 }  // namespace lockstep::nn

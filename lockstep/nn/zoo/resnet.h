@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "lockstep/base/export.h"
 #include "lockstep/nn/network.h"
 
 namespace lockstep::nn {
@@ -15,18 +16,28 @@ struct ZooOptions {
 
 /// torchvision's ResNets: their layers, their names of parameters and buffers, their first weights.
 /// Blocks: stem, layer1.0, layer1.1, … head. They take pictures of any size.
-std::shared_ptr<Network> resnet18(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet34(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet50(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet101(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet152(std::int64_t classes, const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet18(std::int64_t classes,
+                                               const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet34(std::int64_t classes,
+                                               const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet50(std::int64_t classes,
+                                               const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet101(std::int64_t classes,
+                                                const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet152(std::int64_t classes,
+                                                const ZooOptions& options = {});
 
 /// The ResNets for CIFAR of He et al., "Deep residual learning", 4.2: a 3x3 stem, three stages of
 /// 16, 32 and 64 channels, shortcuts without weights. Blocks and names as above.
-std::shared_ptr<Network> resnet20(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet32(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet44(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet56(std::int64_t classes, const ZooOptions& options = {});
-std::shared_ptr<Network> resnet110(std::int64_t classes, const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet20(std::int64_t classes,
+                                               const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet32(std::int64_t classes,
+                                               const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet44(std::int64_t classes,
+                                               const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet56(std::int64_t classes,
+                                               const ZooOptions& options = {});
+LOCKSTEP_API std::shared_ptr<Network> resnet110(std::int64_t classes,
+                                                const ZooOptions& options = {});
 
 }  // namespace lockstep::nn

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/nn/network.h"
 #include "lockstep/nn/zoo/quick_networks.h"
 
@@ -19,10 +20,10 @@ struct NetworkRequest {
 };
 
 /// All names, as `--model` takes them.
-std::vector<std::string> network_names();
+LOCKSTEP_API std::vector<std::string> network_names();
 
 /// Errors: `Options` for a name that is not there, classes or channels below 1, and pictures that
 /// the network cannot take.
-std::shared_ptr<Network> make_network(const NetworkRequest& request);
+LOCKSTEP_API std::shared_ptr<Network> make_network(const NetworkRequest& request);
 
 }  // namespace lockstep::nn
