@@ -19,7 +19,7 @@ endfunction()
 function(read_marks header result)
   file(READ ${SOURCE_DIR}/${header} text)
   string(REPLACE "[[nodiscard]] " "" text "${text}")
-  string(REGEX REPLACE "\nnamespace [a-z_:0-9]+ {\n[^\n]*\n}\n" "\n" text "${text}")  # has a forward declaration only
+  string(REGEX REPLACE "\nnamespace [a-z_:0-9]+ {\n[^{}]*\n}\n" "\n" text "${text}")  # only declarations, never marked
   set(begin "\nnamespace [a-z_:0-9]+ {")
   set(end "\n}  // namespace")
   set(class "\n(class|struct) LOCKSTEP_API [A-Za-z_0-9]+")
