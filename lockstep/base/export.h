@@ -10,3 +10,6 @@
 /// Exports a class or a function of liblockstep to liblockstep-torch, under a symbol version that
 /// changes with every release. Only headers that are not public use it.
 #define LOCKSTEP_PRIVATE_API [[gnu::visibility("default")]]
+
+/// Keeps a class hidden that is declared within an exported one.
+#define LOCKSTEP_INTERNAL [[gnu::visibility("hidden")]]

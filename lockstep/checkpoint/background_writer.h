@@ -52,7 +52,7 @@ class LOCKSTEP_PRIVATE_API BackgroundWriter {
   std::vector<Written> take_results();
 
  private:
-  struct Impl;
+  struct LOCKSTEP_INTERNAL Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -123,7 +123,7 @@ class LOCKSTEP_API Communicator {
   void note_step(std::int64_t step) noexcept;
 
  private:
-  struct Impl;
+  struct LOCKSTEP_INTERNAL Impl;
   /// While it lives, collectives belong on `group`, if this instance is in it.
   struct Scope {
     Scope(Communicator& communicator, const std::vector<int>& instances);

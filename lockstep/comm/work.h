@@ -12,7 +12,7 @@ namespace lockstep::comm {
 /// error that `wait` would have thrown.
 class [[nodiscard]] LOCKSTEP_API Work {
  public:
-  class State;
+  class LOCKSTEP_INTERNAL State;
 
   explicit Work(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
   Work(Work&&) noexcept = default;

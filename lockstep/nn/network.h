@@ -14,13 +14,11 @@
 
 namespace lockstep::nn {
 
-namespace detail {
 template <typename Class, typename Result, typename Argument>
 std::remove_cvref_t<Argument> argument_of(Result (Class::*)(Argument) const);
-}
 
 /// `c10::optional<torch::Device>` in libtorch 1.13, `std::optional<torch::Device>` in 2.x.
-using OptionalDevice = decltype(detail::argument_of(&torch::nn::Module::clone));
+using OptionalDevice = decltype(argument_of(&torch::nn::Module::clone));
 
 /// What a network takes: pictures [N, channels, height, width] no smaller than this, and where
 /// `exact` is set, of just this size.

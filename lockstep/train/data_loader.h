@@ -86,7 +86,7 @@ class LOCKSTEP_API DataLoader {
   int number() const noexcept;
 
  private:
-  struct State;
+  struct LOCKSTEP_INTERNAL State;
   std::unique_ptr<State> state_;
 };
 
@@ -125,7 +125,7 @@ class LOCKSTEP_API EvaluationLoader {
   data::Loader& batches_from_the_first();
 
  private:
-  struct State;
+  struct LOCKSTEP_INTERNAL State;
   std::unique_ptr<State> state_;
 };
 

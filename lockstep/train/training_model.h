@@ -175,7 +175,7 @@ class LOCKSTEP_API TrainingModel {
  private:
   friend class EpochRange;
   friend class Trainer;
-  struct Impl;
+  struct LOCKSTEP_INTERNAL Impl;
 
   /// For the history of a `Trainer`, which goes with checkpoints.
   void remember(const checkpoint::EpochEntry& entry);

@@ -33,7 +33,7 @@ class LOCKSTEP_API WeightsDigest {
   std::string hex() const;
 
  private:
-  struct State;
+  struct LOCKSTEP_INTERNAL State;
 
   void add_number(std::uint64_t number);
   void add_text(std::string_view text);

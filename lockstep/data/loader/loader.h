@@ -98,7 +98,7 @@ class LOCKSTEP_API Loader {
   Epoch epoch(std::int64_t epoch, std::int64_t first_batch = 0);
 
  private:
-  struct State;
+  struct LOCKSTEP_INTERNAL State;
   std::unique_ptr<State> state_;
 };
 

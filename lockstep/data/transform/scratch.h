@@ -31,7 +31,7 @@ class LOCKSTEP_API Scratch {
   const ColumnPlan& column_plan(const ResizeKey& key);
 
  private:
-  struct State;
+  struct LOCKSTEP_INTERNAL State;
   std::unique_ptr<State> state_;
 };
 
