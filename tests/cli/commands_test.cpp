@@ -47,14 +47,14 @@ TEST(CommandsTest, EveryCommandRefusesAnUnknownOption) {
   }
 }
 
-TEST(VersionTest, IsPrintedInUnderTwentyMilliseconds) {
-  // The fastest of ten: the machine may be busy with something else now and then.
+TEST(VersionTest, TakesUnderTwentyMillisecondsOfCpuTime) {
+  // The fastest of ten, because the time depends on what is in the caches of the processor.
   auto fastest = std::chrono::duration<double>(1);
   for (int i = 0; i < 10; ++i) {
     const auto result = lockstep({"version"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_THAT(result.out, ::testing::StartsWith("lockstep 0."));
-    fastest = std::min(fastest, result.time);
+    fastest = std::min(fastest, result.cpu_time);
   }
   const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
   EXPECT_TRUE(sanitized || fastest < 20ms) << fastest.count() << " s";

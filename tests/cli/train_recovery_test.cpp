@@ -91,14 +91,22 @@ class TrainRecoveryTest : public TrainRunsTest {
     return pids;
   }
 
-  /// How long the part of an undisturbed run takes in which there are instances.
-  double undisturbed(const std::string& name) {
+  /// The times of an undisturbed run, in seconds.
+  struct Undisturbed {
+    double instances_run = 0;  ///< from the start of the last instance to the end of the job
+    double first_step = 0;     ///< from the start of the launcher to the end of the first step
+  };
+  Undisturbed undisturbed(const std::string& name) {
+    const auto start_time = unix_time();
     auto process = start(train(name, ""));
     instances(name);
     const auto begin = Clock::now();
     const auto finished = process.wait(60s);
     EXPECT_EQ(finished.exit_code, 0) << finished.err;
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return {
+        .instances_run = std::chrono::duration<double>(Clock::now() - begin).count(),
+        .first_step = summary_of(name).at("first_step_unix_s").get<double>() - start_time,
+    };
   }
 
   /// After an undisturbed run, sends a signal to one of the instances of another at a moment that
@@ -125,13 +133,13 @@ class TrainRecoveryTest : public TrainRunsTest {
 };
 
 TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
-  const auto duration = undisturbed("calm");
+  const auto calm = undisturbed("calm");
   std::vector<double> seconds;
   for (int i = 0; i < runs_of("kill", 4); ++i) {
     SCOPED_TRACE(i);
     const auto name = fmt::format("killed-{}", i);
     const auto [finished, time] =
-        disturb(name, "--max-restarts 2", seed_of_run(i), SIGKILL, duration);
+        disturb(name, "--max-restarts 2", seed_of_run(i), SIGKILL, calm.instances_run);
     ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
     expect_same("calm", name);
     if (HasFailure()) return;
@@ -145,9 +153,12 @@ TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
   }
   if (seconds.empty()) return;
   std::ranges::sort(seconds);
-  fmt::print("from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}\n",
-             seconds[seconds.size() / 2], seconds.back(), seconds.size());
-  EXPECT_LT(seconds[seconds.size() / 2], 4);
+  const auto median = seconds[seconds.size() / 2];
+  fmt::print("from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}; "
+             "from start to the end of the first step: {:.2f} s\n",
+             median, seconds.back(), seconds.size(), calm.first_step);
+  // Most of a recovery is the start of new processes, whose time depends on the load of the machine.
+  EXPECT_LT(median, 2 * calm.first_step);
 }
 
 /// As a kill between a step and its record leaves it.
@@ -165,7 +176,7 @@ TEST_F(TrainRecoveryTest, AStepThatWasNotRecordedIsWhenTheRunGoesOn) {
 }
 
 TEST_F(TrainRecoveryTest, AStoppedInstanceIsGivenUpAtTheDeadline) {
-  const auto duration = undisturbed("calm");
+  const auto duration = undisturbed("calm").instances_run;
   for (int i = 0; i < runs_of("stop", 2); ++i) {
     SCOPED_TRACE(i);
     const auto name = fmt::format("stopped-{}", i);
@@ -181,7 +192,7 @@ TEST_F(TrainRecoveryTest, AStoppedInstanceIsGivenUpAtTheDeadline) {
 }
 
 TEST_F(TrainRecoveryTest, AKilledLauncherIsGoneOnFromTheCheckpoint) {
-  const auto duration = undisturbed("calm");
+  const auto duration = undisturbed("calm").instances_run;
   for (int i = 0; i < runs_of("launcher", 2); ++i) {
     SCOPED_TRACE(i);
     const auto name = fmt::format("launcher-{}", i);

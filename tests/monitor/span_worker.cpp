@@ -1,5 +1,6 @@
-// span_worker PATH INSTANCE HOST STEPS: an instance whose two threads do as if they trained, and
-// record it. With 0 steps it goes on until it is killed.
+// span_worker PATH INSTANCE HOST STEPS: an instance whose two threads record the spans of a pretended training. With 0
+// steps it runs until it is killed, and prints "recording" when both threads have recorded 100 steps.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -12,7 +13,7 @@ using lockstep::events::SpanKind;
 using lockstep::events::SpanSink;
 using lockstep::events::TimedScope;
 
-void train(SpanSink& sink, long steps) {
+void train(SpanSink& sink, long steps, std::atomic<int>& recording) {
   for (long step = 1; steps == 0 || step <= steps; ++step) {
     { const TimedScope load(&sink, SpanKind::Load, step); }
     {
@@ -24,8 +25,10 @@ void train(SpanSink& sink, long steps) {
       const TimedScope reduce(&sink, SpanKind::Reduce, step);
       const TimedScope update(&sink, SpanKind::Update, step);
     }
-    if (steps == 0 && step == 100) std::puts("recording");
-    std::fflush(stdout);
+    if (steps == 0 && step == 100 && ++recording == 2) {
+      std::puts("recording");
+      std::fflush(stdout);
+    }
   }
 }
 
@@ -37,7 +40,8 @@ int main(int, char** arguments) {
   const long steps = std::atol(arguments[4]);
   auto& first = recorder.track("device 0");
   auto& second = recorder.track("device 1");
-  std::thread other([&] { train(second, steps); });
-  train(first, steps);
+  std::atomic<int> recording = 0;
+  std::thread other([&] { train(second, steps, recording); });
+  train(first, steps, recording);
   other.join();
 }

@@ -6,6 +6,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +25,10 @@ namespace lockstep::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+std::chrono::duration<double> to_duration(const timeval& time) {
+  return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+}
 
 /// A file without a name that holds the child's input.
 UniqueFd make_input(const std::string& text) {
@@ -116,9 +121,11 @@ void Subprocess::type(const std::string& keys) const {
 bool Subprocess::has_exited() {
   if (status_) return true;
   int status = 0;
-  if (::waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  rusage usage{};
+  if (::wait4(pid_, &status, WNOHANG, &usage) != pid_) return false;
   status_ = status;
   finished_.time = Clock::now() - started_;
+  finished_.cpu_time = to_duration(usage.ru_utime) + to_duration(usage.ru_stime);
   finished_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   finished_.exit_code = finished_.signal != 0 ? 128 + finished_.signal : WEXITSTATUS(status);
   return true;
