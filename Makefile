@@ -77,7 +77,7 @@ bench-gpu: build-gpu
 ## make test-hosts  jobs over several hosts, made of network namespaces; as root
 .PHONY: test-hosts
 test-hosts: packages-test packages-hosts build-with-tests
-	ctest --test-dir $(BUILD) -j $(TEST_JOBS) --build-config hosts --label-regex hosts --output-on-failure --no-tests=error
+	ctest --test-dir $(BUILD) -j $$(($(TEST_JOBS) + 2)) --build-config hosts --label-regex hosts --output-on-failure --no-tests=error
 
 ## make test-slow   tests that take minutes: what a real training comes to
 .PHONY: test-slow

@@ -226,9 +226,8 @@ int send_malformed(int port, int count) {
 TEST_F(DashboardTest, Requests10000MalformedOrSlowChangeNeitherDigestNorEnd) {
   constexpr int kRequests = 10'000;
   int sent = 0;
-  // If the training ends before the last request, it was too short for this machine: then a longer
-  // one.
-  for (int epochs = 300; sent < kRequests && epochs <= 2400 && !HasFailure(); epochs *= 2) {
+  // If the training ends before the last request, it was too short for this machine. The next one is longer.
+  for (int epochs = 450; sent < kRequests && epochs <= 2400 && !HasFailure(); epochs *= 2) {
     const auto training = std::string(kTraining) + "--epochs " + std::to_string(epochs) + " ";
     auto job = start("train --dashboard 0 " + training);
     const auto port = port_of(url_of(*job));

@@ -158,7 +158,7 @@ TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
              "from start to the end of the first step: {:.2f} s\n",
              median, seconds.back(), seconds.size(), calm.first_step);
   // Most of a recovery is the start of new processes, whose time depends on the load of the machine.
-  EXPECT_LT(median, 2 * calm.first_step);
+  EXPECT_LT(median, 3 * calm.first_step);
 }
 
 /// As a kill between a step and its record leaves it.
