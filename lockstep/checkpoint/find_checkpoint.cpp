@@ -67,6 +67,33 @@ std::optional<Checkpoint> find_checkpoint_of_job(std::string_view job, const fs:
                            [&](const Manifest& manifest) { return manifest.job == job; });
 }
 
+Checkpoint open_checkpoint(std::string_view where, const fs::path& path,
+                           const OnDamaged& on_damaged) {
+  std::error_code ignored;  // If the path cannot be examined, opening it says why.
+  if (fs::status(path, ignored).type() == fs::file_type::not_found) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: expected a checkpoint or a folder of checkpoints, found nothing "
+                            "at {}",
+                            where, path.string()),
+                "name the folder that was --checkpoint-dir of the training");
+  }
+  if (is_checkpoint(path)) return Checkpoint::open(path);
+  int damaged = 0;
+  auto found = newest_checkpoint(path, [&](const fs::path& folder, const std::string& why) {
+    ++damaged;
+    on_damaged(folder, why);
+  });
+  if (found) return std::move(*found);
+  if (damaged > 0) {
+    throw Error(ErrorKind::Data,
+                fmt::format("{}: expected a whole checkpoint in {}, found {} that {} damaged",
+                            where, path.string(), damaged, damaged == 1 ? "is" : "are"));
+  }
+  throw Error(ErrorKind::Options,
+              fmt::format("{}: expected a checkpoint in {}, found none", where, path.string()),
+              "name the folder that was --checkpoint-dir of the training");
+}
+
 std::optional<std::string> option_of_checkpoint(const Resume& resume, const fs::path& folder,
                                                 std::string_view option) {
   if (resume.from == Resume::From::Nothing) return std::nullopt;

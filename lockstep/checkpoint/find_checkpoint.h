@@ -29,6 +29,15 @@ LOCKSTEP_PRIVATE_API std::optional<Checkpoint> find_checkpoint(const Resume& res
 LOCKSTEP_PRIVATE_API std::optional<Checkpoint> find_checkpoint_of_job(
     std::string_view job, const std::filesystem::path& folder, const OnDamaged& on_damaged);
 
+/// The checkpoint at `path`, or the newest whole one in that folder: for a program that only reads
+/// it. `where` begins the messages.
+///
+/// Errors: `Options` if nothing is there or the folder holds no checkpoint; `Data` if every
+/// checkpoint is damaged; `Io`.
+LOCKSTEP_PRIVATE_API Checkpoint open_checkpoint(std::string_view where,
+                                                const std::filesystem::path& path,
+                                                const OnDamaged& on_damaged);
+
 /// The value of an option when the newest checkpoint that can be meant was taken, as far as its
 /// manifest can be read: for those who decide it before anything else. No other file is looked at.
 std::optional<std::string> option_of_checkpoint(const Resume& resume,

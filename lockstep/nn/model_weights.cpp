@@ -101,8 +101,12 @@ void save_weights(const Model& model, const std::filesystem::path& path) {
 
 void load_weights(Model& model, const std::filesystem::path& path) {
   const auto file = weights::read_weights(path);
+  load_weights(model, file.set(), path.string());
+}
+
+void load_weights(Model& model, const weights::TensorSet& set, std::string_view where) {
   const auto slots = slots_of(model.tensors());
-  const auto found = weights::match(wanted_by(slots), file.set(), path.string());
+  const auto found = weights::match(wanted_by(slots), set, where);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (found[i] != nullptr) fill(slots[i], *found[i]);
   }

@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/export.h"
 #include "lockstep/nn/model.h"
+#include "lockstep/weights/tensor_set.h"
 
 namespace lockstep::nn {
 
@@ -21,6 +23,10 @@ LOCKSTEP_API void save_weights(const Model& model, const std::filesystem::path& 
 /// Errors: `Io`; `Data` for a damaged file, and for one that does not fit, with all that is
 /// missing, unexpected, or of another shape or type. Then the model is as it was.
 LOCKSTEP_API void load_weights(Model& model, const std::filesystem::path& path);
+
+/// Fills them from tensors in memory, which have to be in order (`weights::in_order`). `where`
+/// begins the message of an error, which is `Data` as above.
+LOCKSTEP_API void load_weights(Model& model, const weights::TensorSet& set, std::string_view where);
 
 /// 16 hexadecimal digits that are equal where all weights are, by name, type, shape and bit
 /// (`weights/digest.h`): that of a file the model was saved to.

@@ -22,6 +22,7 @@
 #include "lockstep/train/device_threads.h"
 #include "lockstep/train/device_times.h"
 #include "lockstep/train/early_leaf.h"
+#include "lockstep/train/evaluation.h"
 #include "lockstep/train/gpu_snapshots.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/job_layout.h"
@@ -42,10 +43,11 @@ struct StepOutput {
   bool skipped = false;               ///< by loss scaling
 };
 
-/// What an evaluation came to.
-struct Evaluation {
+/// Loss and metrics of an evaluation, averaged over all samples.
+struct EvaluationMeans {
   double loss = 0;
   std::vector<double> metrics;
+  ConfusionMatrix confusion{};  ///< if a field with classes was named
 };
 
 /// Where a step belongs.
@@ -57,6 +59,12 @@ struct StepPlace {
 };
 
 enum class Which : std::uint8_t { Weights, Average };
+
+/// What an evaluation computes.
+struct EvaluationTask {
+  Which which = Which::Weights;
+  std::string class_field{};  ///< for the confusion matrix; empty: none is made
+};
 
 /// What a training is made of. Everything decided.
 struct EngineSetup {
@@ -131,9 +139,9 @@ class Engine {
   /// The next of its optimizer steps: one; or as many as a GPU makes at once.
   std::vector<StepOutput> step(const StepPlace& place);
 
-  /// Errors: `Options` for an average that is not kept.
-  Evaluation evaluate(EvaluationLoader& loader, Which which,
-                      const std::function<void(std::int64_t done)>& on_batch);
+  /// Errors: `Options` for an average that is not kept; those of `evaluate_output`.
+  EvaluationMeans evaluate(EvaluationLoader& loader, const EvaluationTask& task,
+                           const std::function<void(std::int64_t done)>& on_batch);
 
   /// The output for an input, of this instance alone.
   at::Tensor predict(const at::Tensor& input, Which which);

@@ -9,7 +9,7 @@
 
 namespace lockstep::train {
 
-/// While it lives, a model evaluates.
+/// Sets a model to evaluation mode, and back to training mode when destroyed.
 class EvaluationMode {
  public:
   explicit EvaluationMode(nn::Model& model) : model_(model) { model_.set_mode(nn::Mode::Evaluate); }
@@ -21,38 +21,41 @@ class EvaluationMode {
   nn::Model& model_;
 };
 
-Evaluation Engine::evaluate(EvaluationLoader& loader, Which which,
-                            const std::function<void(std::int64_t)>& on_batch) {
+EvaluationMeans Engine::evaluate(EvaluationLoader& loader, const EvaluationTask& task,
+                                 const std::function<void(std::int64_t)>& on_batch) {
   EvaluationRun run{
-      .loader = loader, .which = which, .on_batch = on_batch, .width = metrics().size() + 1};
+      .loader = loader, .task = task, .on_batch = on_batch, .width = metrics().size() + 1};
   guarded([&] {
     threads_.run(
         [&](int device) { nn::with_torch_errors("evaluate", [&] { evaluate_on(device, run); }); });
     const auto count = static_cast<std::int64_t>(run.sums.size());
     communicator_.all_reduce({run.sums.data(), count, DataType::F64, "evaluation"});
+    if (run.has_classes()) run.gather_classes(communicator_);
   });
   std::vector<double> total(run.width);
   for (std::size_t i = 0; i < run.sums.size(); ++i) total[i % run.width] += run.sums[i];
   const auto samples = static_cast<double>(loader.samples());
-  Evaluation evaluation{.loss = total[0] / samples, .metrics = {}};
+  EvaluationMeans evaluation{.loss = total[0] / samples, .metrics = {}};
   for (std::size_t i = 0; i < metrics().size(); ++i) {
     evaluation.metrics.push_back(metrics()[i].scale * total[i + 1] / samples);
   }
+  if (run.has_classes()) evaluation.confusion = run.confusion();
   return evaluation;
 }
 
-/// Every device takes a replica as a whole, as far as there are any: stages would only wait.
+/// Every device computes one whole replica, not a stage: stages would only wait for each other.
 void Engine::evaluate_on(int device, EvaluationRun& run) {
   if (gpu_) return evaluate_on_gpu(run);
   if (device >= std::ssize(replicas_)) return;
   const torch::NoGradGuard no_grad;
   auto& replica = replicas_[static_cast<std::size_t>(device)];
-  replica.attach(weights(run.which, updates_.state()), updates_.state());
+  replica.attach(weights(run.task.which, updates_.state()), updates_.state());
   const EvaluationMode mode(replica.model());
   while (const auto batch = run.take()) {
     const nn::RandomScope scope(
         {.seed = setup_.options.seed(), .step = static_cast<std::uint64_t>(batch->place().batch)});
-    run.put(*batch, replica.evaluate(run.loader.tensors()(*batch), setup_.task));
+    run.put(*batch, replica.evaluate(run.loader.tensors()(*batch), setup_.task,
+                                     run.task.class_field));
     communicator_.heartbeat("evaluating");
   }
 }

@@ -269,10 +269,10 @@ std::array<float, LeafTotals::kHashBytes> Engine::gpu_integer_hash() const {
 
 void Engine::evaluate_on_gpu(EvaluationRun& run) {
   const GpuEvaluation evaluation(
-      *gpu_, {run.loader.fields(), run.loader.tensors().picture_format(), {}}, run.which);
+      *gpu_, {run.loader.fields(), run.loader.tensors().picture_format(), {}}, run.task.which);
   if (!resident_) gpu_->refresh(updates_.state());
   while (const auto batch = run.take()) {
-    run.put(*batch, gpu_->evaluate(BatchTensors::as_loaded(*batch)));
+    run.put(*batch, gpu_->evaluate(BatchTensors::as_loaded(*batch), run.task.class_field));
     communicator_.heartbeat("evaluating");
   }
 }

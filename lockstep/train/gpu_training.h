@@ -154,8 +154,8 @@ class GpuTraining {
   enum class Weights : std::uint8_t { Trained, Average };
   /// From here on it evaluates, with the state as it is on the GPU; until `end_evaluation`.
   virtual void begin_evaluation(const GpuSamples& samples, Weights weights) = 0;
-  /// Of samples as the loader has filled them. Waits.
-  virtual ReplicaResult evaluate(const Fields& loaded) = 0;
+  /// Evaluates samples as the loader has filled them, as `evaluate_output` does. Waits.
+  virtual ReplicaResult evaluate(const Fields& loaded, const std::string& class_field) = 0;
   /// Of what the model takes. Waits.
   virtual at::Tensor predict(const at::Tensor& input) = 0;
   virtual void end_evaluation() = 0;

@@ -114,13 +114,9 @@ void Replica::detach() {
   for (const auto& parameter : layout_->frozen) give(parameter);
 }
 
-ReplicaResult Replica::evaluate(const Fields& fields, const Task& task) {
-  ReplicaResult result;
-  const auto output = model_->forward(model_input(fields, task));
-  const auto& loss = task.test_loss ? task.test_loss : task.loss;
-  result.loss = loss(output, fields).item<double>();
-  add_metrics(output, fields, task, result);
-  return result;
+ReplicaResult Replica::evaluate(const Fields& fields, const Task& task,
+                                const std::string& class_field) {
+  return evaluate_output(model_->forward(model_input(fields, task)), fields, task, class_field);
 }
 
 /// Returns whether there is one.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/data_type.h"
@@ -53,8 +54,8 @@ class Replica {
   /// Weights and buffers get memory of their own again, with the values that they have.
   void detach();
 
-  /// The mean loss and the sums of metrics of some samples.
-  ReplicaResult evaluate(const Fields& fields, const Task& task);
+  /// Computes the mean loss and the sums of metrics of some samples, as `evaluate_output` does.
+  ReplicaResult evaluate(const Fields& fields, const Task& task, const std::string& class_field);
 
   /// Cuts it into stages that begin with these blocks: each hands in what belongs to it.
   void cut(const plan::StageSplit& split);

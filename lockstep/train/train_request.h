@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/data/loader/loader.h"
@@ -20,11 +21,15 @@ namespace lockstep::train {
 
 /// Everything that `lockstep train` is asked for. Free of torch, for whoever reads a command line.
 struct TrainRequest {
+  std::string command = "train";  ///< that error messages name
+
   // What is trained on what.
   nn::ModelRequest model;  ///< its picture and classes are those of the data set
   std::string dataset = "fashion-mnist";
   data::SetOptions set{};
   std::optional<data::ImageSize> image_size{};  ///< pictures are resized to it
+  /// The data set whose mean and deviation normalize the pictures; empty: `dataset`.
+  std::string normalize_as{};
   data::Augment augment = data::Augment::Standard;
   std::optional<std::int64_t> limit_train{};
   std::optional<std::int64_t> limit_test{};
@@ -82,6 +87,29 @@ struct TrainRequest {
   std::string summary_file{};     ///< JSON
   std::string trace_file{};       ///< what all threads did, as trace events
   std::string tensorboard_dir{};  ///< an event file of TensorBoard is written there
+};
+
+/// Weights of a checkpoint: the trained ones, or the average that the optimizer keeps of them.
+enum class CheckpointWeights : std::uint8_t {
+  Auto,  ///< the average if the checkpoint has one, as the tests of the training use it
+  Trained,
+  Average,
+};
+
+constexpr std::string_view name_of(CheckpointWeights weights) noexcept {
+  if (weights == CheckpointWeights::Auto) return "auto";
+  return weights == CheckpointWeights::Trained ? "trained" : "average";
+}
+
+/// What `lockstep eval` is asked for beside a `TrainRequest`, of which it uses model, data, batch
+/// size, replicas, threads, precision, device and loading.
+struct EvaluationRequest {
+  data::Split split = data::Split::Test;  ///< not used for a pack, which is one split
+  /// The data set is the one that the checkpoint was trained with. If it is a pack, the test split
+  /// is the pack beside it.
+  bool has_set_of_training = false;
+  std::string checkpoint{};  ///< a checkpoint or a folder of them; empty: `model.init_from` counts
+  CheckpointWeights weights = CheckpointWeights::Auto;
 };
 
 }  // namespace lockstep::train

@@ -40,7 +40,9 @@ DataLoaderOptions loading(const TrainRequest& request) {
 
 data::PresetOptions preset_for(const TrainRequest& request, const data::Field& picture) {
   return {.size = request.image_size.value_or(data::ImageSize{}),
-          .normalize = normalize_for(request.dataset, picture.shape[2]),
+          .normalize = normalize_for(
+              request.normalize_as.empty() ? request.dataset : request.normalize_as,
+              picture.shape[2]),
           .output = {.type = picture_type(request)}};
 }
 
@@ -51,7 +53,8 @@ nn::ModelRequest model_request(const TrainRequest& request, const data::Dataset&
   const auto size = request.image_size.value_or(data::ImageSize{shape[0], shape[1]});
   if (size.height == 0 || size.width == 0) {
     throw Error(ErrorKind::Options,
-                "train: expected pictures of one size, and those of this set differ",
+                fmt::format("{}: expected pictures of one size, and those of this set differ",
+                            request.command),
                 "--image-size 224x224");
   }
   model.height = size.height;
@@ -62,12 +65,12 @@ nn::ModelRequest model_request(const TrainRequest& request, const data::Dataset&
   return model;
 }
 
-void check_classes(std::int64_t classes, const data::Dataset& set) {
+void check_classes(const TrainRequest& request, std::int64_t classes, const data::Dataset& set) {
   const auto wanted = std::ssize(set.class_names());
   if (wanted == 0 || classes == wanted) return;
   throw Error(ErrorKind::Options,
-              fmt::format("train: expected a model of {} classes for this set, found one of {}",
-                          wanted, classes),
+              fmt::format("{}: expected a model of {} classes for this set, found one of {}",
+                          request.command, wanted, classes),
               "export the model with as many outputs as the set has classes");
 }
 
@@ -166,7 +169,7 @@ EvaluationLoader test_loader(const TrainRequest& request, const Options& options
 
 std::unique_ptr<nn::Model> open_model(const TrainRequest& request, const data::Dataset& set) {
   auto opened = nn::open_model(model_request(request, set));
-  check_classes(opened.classes, set);
+  check_classes(request, opened.classes, set);
   return std::move(opened.model);
 }
 

@@ -177,6 +177,8 @@ struct TrainingModel::Impl {
 
   StepResult epoch_so_far();
   StepResult done_before();
+  train::EvaluationMeans evaluate(EvaluationLoader& loader, const train::EvaluationTask& wanted,
+                                  const std::function<void(std::int64_t)>& on_batch);
 
   train::PlanSubject subject(const DataLoader& loader,
                              const std::function<void(int, int)>& on_block) {
@@ -352,17 +354,46 @@ CheckpointCost TrainingModel::checkpoint_cost() const {
   return impl_->made ? impl_->recovery->checkpoint_cost(*impl_->made) : CheckpointCost{};
 }
 
-StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
-                                   const std::function<void(std::int64_t)>& on_batch) {
-  auto& engine = impl_->engine();
-  impl_->options.watchers().enter(events::Phase::Evaluating);
-  const auto evaluation = engine.evaluate(loader, which(kind), [&](std::int64_t done) {
-    impl_->recovery->during_evaluation(engine);
+train::EvaluationMeans TrainingModel::Impl::evaluate(
+    EvaluationLoader& loader, const train::EvaluationTask& wanted,
+    const std::function<void(std::int64_t)>& on_batch) {
+  auto& engine = this->engine();
+  options.watchers().enter(events::Phase::Evaluating);
+  return engine.evaluate(loader, wanted, [&](std::int64_t done) {
+    recovery->during_evaluation(engine);
     on_batch(done);
   });
-  auto result = result_of(evaluation.loss, evaluation.metrics, engine.metrics());
+}
+
+StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
+                                   const std::function<void(std::int64_t)>& on_batch) {
+  const auto means = impl_->evaluate(loader, {.which = which(kind)}, on_batch);
+  auto& engine = impl_->engine();
+  auto result = result_of(means.loss, means.metrics, engine.metrics());
   impl_->recovery->after_evaluation(engine, result.loss, result.metrics);
   return result;
+}
+
+Evaluation TrainingModel::evaluate_classes(EvaluationLoader& loader, const std::string& class_field,
+                                           WeightsKind kind,
+                                           const std::function<void(std::int64_t)>& on_batch) {
+  if (class_field.empty()) {
+    throw Error(ErrorKind::Options,
+                "TrainingModel::evaluate_classes: expected the name of a field, found none",
+                "name the field that holds the class of each sample");
+  }
+  auto means =
+      impl_->evaluate(loader, {.which = which(kind), .class_field = class_field}, on_batch);
+  auto& engine = impl_->engine();
+  auto result = result_of(means.loss, means.metrics, engine.metrics());
+  impl_->recovery->after_evaluation(engine, result.loss, result.metrics);
+  const auto samples = means.confusion.samples();
+  return {.samples = samples,
+          .loss = means.loss,
+          .accuracy = 100 * static_cast<double>(means.confusion.correct()) /
+                      static_cast<double>(samples),
+          .metrics = std::move(result.metrics),
+          .confusion = std::move(means.confusion)};
 }
 
 at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {

@@ -16,6 +16,7 @@
 #include "lockstep/plan/plan.h"
 #include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/data_loader.h"
+#include "lockstep/train/evaluation.h"
 #include "lockstep/train/memory_use.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/phase_times.h"
@@ -135,6 +136,16 @@ class LOCKSTEP_API TrainingModel {
   /// Over a whole set, every sample once. `on_batch` hears how many of this instance are done.
   StepResult evaluate(
       EvaluationLoader& loader, WeightsKind kind = WeightsKind::Trained,
+      const std::function<void(std::int64_t done)>& on_batch = [](auto) {});
+
+  /// Evaluates a classifier over a whole set, with a confusion matrix. Every sample counts exactly
+  /// once, and every instance gets the result of the whole job. For a fixed batch size and number
+  /// of threads per device, no bit of the result depends on instances or replicas. `class_field`
+  /// holds the class of each sample. Errors: `Options` if the outputs are not [samples, classes];
+  /// `Data` for a class that the model has no output for.
+  Evaluation evaluate_classes(
+      EvaluationLoader& loader, const std::string& class_field = "label",
+      WeightsKind kind = WeightsKind::Trained,
       const std::function<void(std::int64_t done)>& on_batch = [](auto) {});
 
   /// What the model makes of an input, without learning from it; each instance for itself, once

@@ -58,7 +58,7 @@ class FakeGpu final : public GpuTraining {
   void copy_integers(std::byte*) override {}
   std::span<const float> has_gradient() const override { return has_gradient_; }
   void begin_evaluation(const GpuSamples&, Weights) override {}
-  ReplicaResult evaluate(const Fields&) override { return {}; }
+  ReplicaResult evaluate(const Fields&, const std::string&) override { return {}; }
   at::Tensor predict(const at::Tensor& input) override { return input; }
   void end_evaluation() override {}
 

@@ -148,16 +148,11 @@ void GpuModel::forget_gradients() {
   }
 }
 
-ReplicaResult GpuModel::evaluate(const Fields& fields) {
+ReplicaResult GpuModel::evaluate(const Fields& fields, const std::string& class_field) {
   const torch::NoGradGuard no_grad;
   const c10::DeviceGuard guard(state_.device());
   const nn::Autocast autocast(state_.compute());
-  ReplicaResult result;
-  const auto output = forward(fields);
-  const auto& loss = task_.test_loss ? task_.test_loss : task_.loss;
-  result.loss = loss(output, fields).item<double>();
-  add_metrics(output, fields, task_, result);
-  return result;
+  return evaluate_output(forward(fields), fields, task_, class_field);
 }
 
 at::Tensor GpuModel::predict(const at::Tensor& input) {

@@ -53,8 +53,8 @@ class GpuModel {
   const at::Tensor& buffers() const noexcept { return buffers_; }
   const at::Tensor& integers() const noexcept { return integers_; }
 
-  /// With weights and buffers as they are. Waits for the GPU.
-  ReplicaResult evaluate(const Fields& fields);
+  /// Evaluates with weights and buffers as they are, as `evaluate_output` does. Waits for the GPU.
+  ReplicaResult evaluate(const Fields& fields, const std::string& class_field);
   at::Tensor predict(const at::Tensor& input);
   /// Lets it compute with the average of weights, or with the weights again.
   void attach(GpuTraining::Weights weights);

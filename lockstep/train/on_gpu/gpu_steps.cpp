@@ -375,11 +375,12 @@ void GpuSteps::end_evaluation() {
   evaluated_.reset();
 }
 
-ReplicaResult GpuSteps::evaluate(const Fields& loaded) {
+ReplicaResult GpuSteps::evaluate(const Fields& loaded, const std::string& class_field) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   const auto here =
       loaded.mapped([&](const at::Tensor& tensor) { return tensor.to(stream_.device()); });
-  return with_gpu_errors(site(), [&] { return leaves_.model().evaluate((*evaluated_)(here)); });
+  return with_gpu_errors(
+      site(), [&] { return leaves_.model().evaluate((*evaluated_)(here), class_field); });
 }
 
 at::Tensor GpuSteps::predict(const at::Tensor& input) {

@@ -50,7 +50,7 @@ class GpuSteps final : public GpuTraining {
   void copy_integers(std::byte* to) override;
   std::span<const float> has_gradient() const override { return leaves_.has_gradient(); }
   void begin_evaluation(const GpuSamples& samples, Weights weights) override;
-  ReplicaResult evaluate(const Fields& loaded) override;
+  ReplicaResult evaluate(const Fields& loaded, const std::string& class_field) override;
   at::Tensor predict(const at::Tensor& input) override;
   void end_evaluation() override;
 
