@@ -63,6 +63,8 @@ int agent(const Invocation& invocation);
 /// Checks everything that can be checked without libtorch, then starts lockstep-train.
 int train_elsewhere(const Invocation& invocation);
 int train_here(const Invocation& invocation);
+int eval_elsewhere(const Invocation& invocation);
+int eval_here(const Invocation& invocation);
 /// The same for what a training would decide.
 int plan_elsewhere(const Invocation& invocation);
 int plan_here(const Invocation& invocation);

@@ -41,6 +41,7 @@ int model_elsewhere(const Invocation& invocation) {
 constexpr std::array kCommands{
     Command{"run", "start a program in many instances and watch over them", run},
     Command{"train", "train a network, alone or in many instances", train_elsewhere},
+    Command{"eval", "evaluate weights: accuracy, classes, confusion matrix", eval_elsewhere},
     Command{"plan", "show what a training would decide, without training", plan_elsewhere},
     Command{"data", "data sets: what they hold, and packs of them", data_elsewhere},
     Command{"model", "networks: what they are made of, and files of their weights",

@@ -10,11 +10,10 @@ namespace {
 
 constexpr const char* kTrainer = "lockstep-train";
 
-}  // namespace
-
-int train_elsewhere(const Invocation& invocation) {
+/// Starts lockstep-train: in place of this process, or with a launcher in several.
+int start_trainer(const Invocation& invocation, TrainCommand command) {
   const auto identity = topology::read_identity(invocation.environment);
-  const auto arguments = parse_train_arguments(invocation.arguments, identity);
+  const auto arguments = parse_train_arguments(invocation.arguments, identity, command);
   if (!arguments) return 0;
   if (identity.launched_by == topology::LaunchedBy::Nobody && takes_launcher(*arguments)) {
     return run_job(train_job(*arguments, program_beside(kTrainer)), invocation.environment);
@@ -24,6 +23,16 @@ int train_elsewhere(const Invocation& invocation) {
           ? start_alone(*arguments, launch::discover_machine(), invocation.environment)
           : start_in_job(*arguments, invocation.environment);
   hand_on(kTrainer, start.arguments, start.environment);
+}
+
+}  // namespace
+
+int train_elsewhere(const Invocation& invocation) {
+  return start_trainer(invocation, TrainCommand::Train);
+}
+
+int eval_elsewhere(const Invocation& invocation) {
+  return start_trainer(invocation, TrainCommand::Eval);
 }
 
 int plan_elsewhere(const Invocation& invocation) {

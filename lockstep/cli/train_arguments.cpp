@@ -52,6 +52,17 @@ constexpr const char* kPlanFooter =
     "\n"
     "Example: lockstep plan --model resnet101 --dataset cifar10 --devices-per-replica 2\n";
 
+constexpr const char* kEvalFooter =
+    "Every sample counts exactly once. Without other options, the result depends on the weights,\n"
+    "the data, --batch-size and the kind of processor. It does not depend on --num-instances, on\n"
+    "--replicas, or on what 'lockstep run' divides: every core computes batches of its own.\n"
+    "Each host has to be able to read the weights and the data.\n"
+    "\n"
+    "Exit code: 2 for a wrong option, 3 for data or weights that do not fit, 4 for what is not\n"
+    "available, 5 for input and output, 6 for a timeout, 7 for a lost instance.\n"
+    "\n"
+    "Example: lockstep eval --checkpoint checkpoints --dataset fashion-mnist --json result.json\n";
+
 /// How a message about an option begins.
 std::string at(const TrainOptions& written, const char* option) {
   return fmt::format("{}: {}", name_of(written.command), option);
@@ -175,6 +186,59 @@ void check_files(const TrainOptions& written) {
 /// Slurm waits.
 constexpr events::Seconds kTimeToCheckpoint{30};
 
+/// What a checkpoint says of its training sets the options that are not given.
+void take_options_of_checkpoint(const CLI::App& app, TrainOptions& written) {
+  auto& evaluation = written.evaluation;
+  std::error_code ignored;  // If the path cannot be examined, opening it says why.
+  if (std::filesystem::status(evaluation.checkpoint, ignored).type() ==
+      std::filesystem::file_type::not_found) {
+    throw Error(ErrorKind::Options,
+                fmt::format("{}: expected a checkpoint or a folder of checkpoints, found nothing "
+                            "at {}",
+                            at(written, "--checkpoint"), evaluation.checkpoint),
+                "name the folder that was --checkpoint-dir of the training");
+  }
+  const checkpoint::Resume from{.from = checkpoint::Resume::From::Path,
+                                .path = evaluation.checkpoint};
+  const auto set = [&](const char* option, const char* name, auto&& use) {
+    if (app.count(option) > 0) return;
+    if (const auto value = checkpoint::option_of_checkpoint(from, {}, name)) use(*value);
+  };
+  set("--model", "model", [&](const std::string& name) { written.request.model.model = name; });
+  set("--normalize-as", "dataset",
+      [&](const std::string& name) { written.request.normalize_as = name; });
+  set("--dataset", "dataset", [&](const std::string& name) {
+    written.data.dataset = name;
+    evaluation.has_set_of_training = true;
+  });
+  set("--image-size", "image-size", [&](const std::string& size) {
+    const bool is_size = size.find('x') != std::string::npos;  // not "as stored"
+    if (is_size && written.data.dataset != data::kSyntheticSet) written.image_size = size;
+  });
+  if (written.data.dataset != data::kSyntheticSet) return;
+  auto& synthetic = written.data.synthetic;
+  set("--classes", "classes", [&](const std::string& count) {
+    synthetic.classes = parse_integer(count).value_or(synthetic.classes);
+  });
+  set("--data-seed", "data-seed", [&](const std::string& seed) {
+    synthetic.seed = static_cast<std::uint64_t>(parse_integer(seed).value_or(0));
+  });
+}
+
+/// Which weights are evaluated, and with what.
+void decide_evaluation(const CLI::App& app, TrainOptions& written) {
+  auto& evaluation = written.evaluation;
+  check_choice(at(written, "--split"), written.evaluated_split, split_names());
+  evaluation.split = written.evaluated_split == "train" ? data::Split::Train : data::Split::Test;
+  evaluation.weights =
+      choose(at(written, "--weights"), written.checkpoint_weights, kCheckpointWeights);
+  if (!evaluation.checkpoint.empty()) take_options_of_checkpoint(app, written);
+  const auto& as = written.request.normalize_as;
+  if (as.empty()) return;
+  check_name_or_file(written, "--normalize-as", as, data::set_names(), ".pack",
+                     "the path of a .pack");
+}
+
 /// A run that goes on keeps T; one that begins must not mix its checkpoints with those of another.
 void decide_checkpoints(const CLI::App& app, const topology::Identity& identity,
                         TrainOptions& written) {
@@ -265,6 +329,11 @@ RunArguments decide_job(const TrainOptions& written) {
   job.run.devices_per_replica = decide_devices(written);
   job.run.log_dir = written.request.log_dir;
   job.run.cache_path = written.data.cache_dir;
+  if (written.command == TrainCommand::Eval) {
+    // An evaluation divides the cores of its instances by itself.
+    job.run.num_replicas.reset();
+    job.run.threads_per_device.reset();
+  }
   return job;
 }
 
@@ -291,12 +360,24 @@ void check_plans_alone(const topology::Identity& identity) {
 }
 
 void describe(CLI::App& app, TrainCommand command) {
-  const bool is_plan = command == TrainCommand::Plan;
-  app.description(is_plan ? "Shows what a training would decide, without training: placement, "
-                            "stages, buckets, memory."
-                          : "Trains a network, with many replicas at once.");
   set_usage(app, fmt::format("{} [options]", name_of(command)));
-  app.footer(is_plan ? kPlanFooter : kTrainFooter);
+  switch (command) {
+    case TrainCommand::Train:
+      app.description("Trains a network, with many replicas at once.");
+      app.footer(kTrainFooter);
+      return;
+    case TrainCommand::Plan:
+      app.description(
+          "Shows what a training would decide, without training: placement, stages, buckets, "
+          "memory.");
+      app.footer(kPlanFooter);
+      return;
+    case TrainCommand::Eval:
+      app.description(
+          "Evaluates weights on a data set: accuracy, loss, each class, confusion matrix.");
+      app.footer(kEvalFooter);
+      return;
+  }
 }
 
 }  // namespace
@@ -311,16 +392,19 @@ std::optional<TrainArguments> parse_train_arguments(const std::vector<std::strin
   if (parse(app, arguments) == Parsed::HelpShown) return std::nullopt;
 
   if (command == TrainCommand::Plan) check_plans_alone(identity);
+  const bool is_evaluation = command == TrainCommand::Eval;
+  if (is_evaluation) decide_evaluation(app, written);
   check_names(written);
   decide_words(written, written.request);
-  decide_stages(app, written, written.request);
+  if (!is_evaluation) decide_stages(app, written, written.request);
   check_conflicts(app, written, identity);
   check_device(written);
   decide_device(written, written.request);
   check_files(written);
-  decide_checkpoints(app, identity, written);
+  if (!is_evaluation) decide_checkpoints(app, identity, written);
   return TrainArguments{.command = command,
                         .request = decide_request(written, identity),
+                        .evaluation = written.evaluation,
                         .job = decide_job(written),
                         .vector_unit = decide_vector_unit(written),
                         .json_file = written.json_file,

@@ -21,20 +21,22 @@ struct GivenOption {
   bool operator==(const GivenOption&) const = default;
 };
 
-/// All that `lockstep train` can be told: what is trained, and how it is started.
+/// Everything that the command line of `lockstep train`, `plan` or `eval` says.
 struct TrainArguments {
   TrainCommand command = TrainCommand::Train;
   train::TrainRequest request;
+  train::EvaluationRequest evaluation{};  ///< of `lockstep eval`
   /// What the launcher is to do, all but the command, where it takes one.
   RunArguments job;
   VectorUnit vector_unit = VectorUnit::Auto;
-  std::string json_file{};  ///< of `lockstep plan`
+  std::string json_file{};  ///< of `lockstep plan` and `lockstep eval`
   std::vector<GivenOption> given;
 };
 
-/// Reads the arguments behind `lockstep train`, or `lockstep plan`, in a process that `identity`
-/// describes. Everything that can be known to be wrong without data and model is refused here: it
-/// takes a millisecond. Nothing: the help was shown.
+/// Reads the arguments behind `lockstep train`, `plan` or `eval`, in a process that `identity`
+/// describes. Refuses everything that is known to be wrong without data and model, within a
+/// millisecond. Returns nothing if the help was shown. For `eval --checkpoint`, reads the manifest
+/// of the checkpoint, which sets options that are not given.
 ///
 /// Errors: `Options`, naming the options that exclude each other; `Unavailable` for a device or a
 /// vector unit that is not here; `Io` for a file that could not be written in the end.

@@ -12,6 +12,9 @@ namespace lockstep::cli {
 
 inline constexpr std::array kAugments{data::Augment::None, data::Augment::Flip,
                                       data::Augment::Standard};
+inline constexpr std::array kCheckpointWeights{train::CheckpointWeights::Auto,
+                                               train::CheckpointWeights::Trained,
+                                               train::CheckpointWeights::Average};
 inline constexpr std::array kFuses{Fuse::Auto, Fuse::Off};
 inline constexpr std::array kGpuTransports{GpuTransport::Auto, GpuTransport::Host,
                                            GpuTransport::Nccl};
@@ -30,6 +33,10 @@ inline std::vector<std::string> decay_names() {
 
 inline std::vector<std::string> device_names() {
   return {"auto", "cpu", "cuda"};
+}
+
+inline std::vector<std::string> split_names() {
+  return {"test", "train"};
 }
 
 inline std::vector<std::string> optimizer_names() {

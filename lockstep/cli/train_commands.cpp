@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::array kCommands{
     Command{"train", "train a network on a data set", train_here},
+    Command{"eval", "evaluate weights: accuracy, classes, confusion matrix", eval_here},
     Command{"plan", "show what a training would decide", plan_here},
     Command{"model", "networks: what they are made of, and files of their weights", model_command},
     Command{"version", "print the version", version},

@@ -3,7 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/resume.h"
@@ -32,6 +35,15 @@ struct Companion {
 
 bool names_a_path(const std::string& resume) {
   return checkpoint::parse_resume(resume).from == checkpoint::Resume::From::Path;
+}
+
+void check_companions(const CLI::App& app, const TrainOptions& written,
+                      std::span<const Companion> companions) {
+  for (const auto& [option, works_with, is_there, found] : companions) {
+    require(written, is_there || app.count(option) == 0,
+            fmt::format("{} works with {}, but {}", option, works_with, found),
+            fmt::format("give {}, or leave {} out", works_with, option));
+  }
 }
 
 void check_companions(const CLI::App& app, const TrainOptions& written) {
@@ -63,11 +75,43 @@ void check_companions(const CLI::App& app, const TrainOptions& written) {
       {"--digest-every", "--log-dir", request.digest_every == 0 || !request.log_dir.empty(),
        "none is given"},
   };
-  for (const auto& [option, works_with, is_there, found] : companions) {
-    require(written, is_there || app.count(option) == 0,
-            fmt::format("{} works with {}, but {}", option, works_with, found),
-            fmt::format("give {}, or leave {} out", works_with, option));
-  }
+  check_companions(app, written, companions);
+}
+
+void check_companions_of_evaluation(const CLI::App& app, const TrainOptions& written) {
+  const auto& evaluation = written.evaluation;
+  const auto dataset = "--dataset is " + written.data.dataset;
+  const bool is_synthetic = written.data.dataset == data::kSyntheticSet;
+  const bool is_pack = written.data.dataset.ends_with(".pack");
+  const Companion companions[] = {
+      {"--half", "--precision 16.16 or 16.32", written.request.precision != Precision::P32_32,
+       "--precision is " + written.precision},
+      {"--size", "--dataset synthetic", is_synthetic, dataset},
+      {"--classes", "--dataset synthetic", is_synthetic, dataset},
+      {"--data-seed", "--dataset synthetic", is_synthetic, dataset},
+      {"--weights", "--checkpoint", !evaluation.checkpoint.empty(), "none is given"},
+      {"--split", "a data set that is not a .pack", !is_pack || evaluation.has_set_of_training,
+       dataset},
+  };
+  check_companions(app, written, companions);
+}
+
+void check_weights(const TrainOptions& written) {
+  const auto& model = written.request.model;
+  const bool has_file = !model.init_from.empty();
+  const bool has_checkpoint = !written.evaluation.checkpoint.empty();
+  require(written, has_file || has_checkpoint || model.model.ends_with(".pt"),
+          "expected weights, found neither --init-from nor --checkpoint",
+          "--init-from FILE, or --checkpoint DIR");
+  require(written, !has_file || !has_checkpoint, "expected --init-from or --checkpoint, found both",
+          "leave one of them out");
+}
+
+void check_threads(const TrainOptions& written) {
+  const int threads = written.launch.parsed.run.threads_per_device.value_or(1);
+  require(written, threads >= 1,
+          fmt::format("--threads-per-device is {}, expected at least 1", threads),
+          "--threads-per-device 1");
 }
 
 void check_loading(const TrainOptions& written) {
@@ -143,12 +187,18 @@ std::string set_by_launcher(int count, const char* noun, const char* of_what = "
                      is_one ? "is" : "are");
 }
 
+/// Options that say how cores are divided among replicas.
+constexpr std::array<std::string_view, 3> kDivision{"--replicas", "--devices-per-replica",
+                                                    "--threads-per-device"};
+
 /// Refuses what the launcher has decided already.
 void check_launched(const CLI::App& app, const TrainOptions& written,
                     const topology::Identity& identity) {
   constexpr const char* kStarted = "a launcher has started this process";
   const bool is_ours = identity.launched_by == LaunchedBy::Lockstep;
+  const bool divides_cores = written.command == TrainCommand::Eval;  // whatever the launcher set
   const auto refuse = [&](const char* option, const std::string& why, const char* launchers) {
+    if (divides_cores && std::ranges::find(kDivision, option) != kDivision.end()) return;
     require(written, app.count(option) == 0, fmt::format("{}, found {}", why, option),
             is_ours ? fmt::format("pass {} to it instead", launchers)
                     : fmt::format("leave {} out, or start it with 'lockstep run {}'", option,
@@ -208,11 +258,22 @@ void check_stages(const CLI::App& app, const TrainOptions& written,
           hint_for_devices(2, "leave --pipeline out", identity));
 }
 
+void check_evaluation(const CLI::App& app, const TrainOptions& written) {
+  check_weights(written);
+  check_companions_of_evaluation(app, written);
+  check_loading(written);
+  check_image_size(written);
+  check_instances(written);
+  check_transport(written);
+  check_threads(written);
+}
+
 }  // namespace
 
 void check_conflicts(const CLI::App& app, const TrainOptions& written,
                      const topology::Identity& identity) {
   if (identity.launched_by != LaunchedBy::Nobody) check_launched(app, written, identity);
+  if (written.command == TrainCommand::Eval) return check_evaluation(app, written);
   check_companions(app, written);
   check_loading(written);
   check_schedule(written);

@@ -11,6 +11,7 @@
 #include "lockstep/cli/train_choices.h"
 #include "lockstep/cli/vector_unit.h"
 #include "lockstep/cli/whole_number.h"
+#include "lockstep/data/sets/set_names.h"
 #include "lockstep/nn/zoo/network_names.h"
 
 namespace lockstep::cli {
@@ -32,11 +33,15 @@ void add_model_options(CLI::App& app, TrainOptions& to, const std::string& group
       ->group(group);
 }
 
-void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+void add_image_size_option(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_option("--image-size", to.image_size,
                  "pictures are resized to it; synthetic ones are made so, HxWxC too [as they are]")
       ->type_name("HxW")
       ->group(group);
+}
+
+void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  add_image_size_option(app, to, group);
   app.add_option("--augment", to.augment,
                  "how pictures are varied: none, flip, or standard: flip and random crop")
       ->check(suggest(kAugments))
@@ -55,6 +60,23 @@ void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& gro
       ->group(group);
 }
 
+void add_batch_size_option(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_option("--batch-size", to.request.batch_size, "samples of a micro-batch on one replica")
+      ->check(whole_number(1))
+      ->type_name("B")
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_replicas_option(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_option("--replicas", to.request.replicas,
+                 "copies of the model, each with batches of its own; under a launcher they are its "
+                 "--num-replicas [one per instance]")
+      ->check(whole_number(1))
+      ->type_name("R")
+      ->group(group);
+}
+
 void add_batch_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   const auto add = [&](const char* name, std::int64_t& value, const char* letter,
                        const char* description) {
@@ -65,7 +87,7 @@ void add_batch_options(CLI::App& app, TrainOptions& to, const std::string& group
         ->capture_default_str();
   };
   auto& request = to.request;
-  add("--batch-size", request.batch_size, "B", "samples of a micro-batch on one replica");
+  add_batch_size_option(app, to, group);
   add("--gradient-accumulation", request.gradient_accumulation, "G",
       "micro-batches of an optimizer step on one replica");
   add("--device-iterations", request.device_iterations, "D",
@@ -76,12 +98,7 @@ void add_batch_options(CLI::App& app, TrainOptions& to, const std::string& group
       ->type_name("N")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--replicas", request.replicas,
-                 "copies of the model, each with batches of its own; under a launcher they are its "
-                 "--num-replicas [one per instance]")
-      ->check(whole_number(1))
-      ->type_name("R")
-      ->group(group);
+  add_replicas_option(app, to, group);
 }
 
 void add_optimizer_options(CLI::App& app, TrainOptions& to, const std::string& group) {
@@ -152,22 +169,23 @@ void add_schedule_options(CLI::App& app, TrainOptions& to, const std::string& gr
       "of each label that is spread over all classes");
 }
 
-void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  const auto add = [&](const char* name, std::string& word, const auto& values, const char* type,
-                       const char* description) {
-    app.add_option(name, word, description)
-        ->check(suggest(values))
-        ->type_name(type)
-        ->group(group)
-        ->capture_default_str();
-  };
-  add("--precision", to.precision, kPrecisions, "A.B",
-      "bits of input and model: 32.32, 16.32 or 16.16");
-  add("--half", to.half, kHalves, "TYPE", "which 16 bits: bf16 or fp16");
-  add("--reduction", to.reduction, kReductions, "HOW",
-      "gradients of micro-batches and replicas become their mean or their sum");
-  add("--reduction-order", to.reduction_order, kReductionOrders, "HOW",
-      "ordered: the same bits on any layout; fast: as the transport likes best");
+/// An option that accepts one of a few words.
+void add_word_option(CLI::App& app, const std::string& group, const char* name, std::string& word,
+                     const auto& values, const char* type, const char* description) {
+  app.add_option(name, word, description)
+      ->check(suggest(values))
+      ->type_name(type)
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_precision_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  add_word_option(app, group, "--precision", to.precision, kPrecisions, "A.B",
+                  "bits of input and model: 32.32, 16.32 or 16.16");
+  add_word_option(app, group, "--half", to.half, kHalves, "TYPE", "which 16 bits: bf16 or fp16");
+}
+
+void add_determinism_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_flag("--deterministic", to.deterministic,
                "the same bits in every run; on a CPU they always are")
       ->group(group);
@@ -175,6 +193,15 @@ void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& 
       ->check(whole_number())
       ->group(group)
       ->capture_default_str();
+}
+
+void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  add_precision_options(app, to, group);
+  add_word_option(app, group, "--reduction", to.reduction, kReductions, "HOW",
+                  "gradients of micro-batches and replicas become their mean or their sum");
+  add_word_option(app, group, "--reduction-order", to.reduction_order, kReductionOrders, "HOW",
+                  "ordered: the same bits on any layout; fast: as the transport likes best");
+  add_determinism_options(app, to, group);
 }
 
 void add_loading_options(CLI::App& app, TrainOptions& to, const std::string& group) {
@@ -258,7 +285,7 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->type_name("KIND")
       ->group(group)
       ->capture_default_str();
-  if (built_with_cuda()) add_gpu_options(app, to, group);
+  if (built_with_cuda() && to.command != TrainCommand::Eval) add_gpu_options(app, to, group);
   app.add_option("--cpu-features", to.cpu_features,
                  "vector units for libraries, part of what results depend on: auto, sse4, avx2 or "
                  "avx512")
@@ -300,6 +327,18 @@ void add_checkpoint_options(CLI::App& app, TrainOptions& to, const std::string& 
       ->group(group);
 }
 
+void add_log_dir_option(CLI::App& app, TrainOptions& to, const std::string& group) {
+  app.add_option("--log-dir", to.request.log_dir,
+                 "digests are written there, and by the launcher each stream and events.jsonl")
+      ->type_name("DIR")
+      ->group(group);
+}
+
+void add_json_option(CLI::App& app, TrainOptions& to, const std::string& group,
+                     const char* description) {
+  app.add_option("--json", to.json_file, description)->type_name("FILE")->group(group);
+}
+
 void add_output_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   auto& request = to.request;
   app.add_option("--eval-every", request.eval_every, "test every N epochs; 0: at the end alone")
@@ -313,10 +352,7 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
       ->type_name("N")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--log-dir", request.log_dir,
-                 "digests are written there, and by the launcher each stream and events.jsonl")
-      ->type_name("DIR")
-      ->group(group);
+  add_log_dir_option(app, to, group);
   app.add_option("--export", request.export_to,
                  "write the weights in the end: .safetensors, or .pt and .pth for torch.load")
       ->type_name("FILE")
@@ -334,16 +370,90 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
       ->type_name("DIR")
       ->group(group);
   add_console_options(app, to.launch, group);
-  if (to.command != TrainCommand::Plan) return;
-  app.add_option("--json", to.json_file, "also write the plan as JSON")
-      ->type_name("FILE")
+  if (to.command == TrainCommand::Plan) {
+    add_json_option(app, to, group, "also write the plan as JSON");
+  }
+}
+
+/// What is evaluated: weights and a part of a data set.
+void add_evaluated_options(CLI::App& app, TrainOptions& to, const std::string& group) {
+  auto& request = to.request;
+  add_model_options(app, to, group);
+  app.get_option("--init-from")
+      ->description("weights from a .safetensors file, or from a state_dict that torch.save wrote");
+  app.add_option("--checkpoint", to.evaluation.checkpoint,
+                 "weights from a checkpoint, or from the newest whole one in a folder; it also "
+                 "sets --model, --dataset and --image-size if they are not given")
+      ->check(suggest(std::vector<std::string>(), "*/"))
+      ->type_name("DIR")
       ->group(group);
+  add_word_option(app, group, "--weights", to.checkpoint_weights, kCheckpointWeights, "WHICH",
+                  "of the checkpoint: trained, or average: that of --ema-decay; auto: the average "
+                  "if there is one");
+  add_set_options(app, to.data, group);
+  app.add_option("--split", to.evaluated_split, "test or train; a .pack is one split")
+      ->check(suggest(split_names()))
+      ->type_name("NAME")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--limit", request.limit_test,
+                 "evaluate N samples that the seed chooses; train uses the same ones with "
+                 "--limit-train or --limit-test [all]")
+      ->check(whole_number(1))
+      ->type_name("N")
+      ->group(group);
+  add_image_size_option(app, to, group);
+  app.add_option("--normalize-as", request.normalize_as,
+                 "normalize pictures as a training with --dataset NAME does; for a .pack of that "
+                 "set [the set of the checkpoint, else --dataset]")
+      ->check(suggest(data::set_names(), "*.pack"))
+      ->type_name("NAME")
+      ->group(group);
+  add_synthetic_options(app, to.data, group);
+}
+
+void add_evaluation_options(CLI::App& app, TrainOptions& to) {
+  add_evaluated_options(app, to, "Weights and data");
+  const std::string computation = "Computation";
+  add_batch_size_option(app, to, computation);
+  app.get_option("--batch-size")
+      ->description("samples of a batch; the last digits of the loss depend on it");
+  add_replicas_option(app, to, computation);
+  app.get_option("--replicas")
+      ->description(
+          "batches that are computed at the same time; results do not depend on it [one "
+          "for each device]");
+  add_precision_options(app, to, computation);
+  add_determinism_options(app, to, computation);
+  app.get_option("--seed")->description("chooses the samples of --limit");
+  add_loading_options(app, to, "Loading");
+  add_placement_options(app, to, "Placement");
+  app.get_option("--num-instances")->description("processes; results do not depend on it");
+  app.get_option("--threads-per-device")
+      ->description(
+          "cores that compute one batch; the last digits of the loss depend on it, but "
+          "not on what a launcher has set [1]");
+  const std::string output = "Output";
+  add_json_option(app, to, output,
+                  "also write everything as JSON, with the whole confusion matrix");
+  add_log_dir_option(app, to, output);
+  app.get_option("--log-dir")
+      ->description("the launcher writes each stream and events.jsonl there");
+  add_console_options(app, to.launch, output);
 }
 
 }  // namespace
 
 std::string_view name_of(TrainCommand command) noexcept {
-  return command == TrainCommand::Plan ? "plan" : "train";
+  switch (command) {
+    case TrainCommand::Plan:
+      return "plan";
+    case TrainCommand::Eval:
+      return "eval";
+    case TrainCommand::Train:
+      break;
+  }
+  return "train";
 }
 
 TrainOptions::TrainOptions(TrainCommand of)
@@ -354,11 +464,15 @@ TrainOptions::TrainOptions(TrainCommand of)
       half(name_of(request.half)),
       reduction(name_of(request.reduction)),
       reduction_order(name_of(request.order)),
-      pipeline(name_of(request.pipeline)) {
+      pipeline(name_of(request.pipeline)),
+      evaluated_split(data::name_of(evaluation.split)),
+      checkpoint_weights(name_of(evaluation.weights)) {
   data.dataset = request.dataset;
+  request.command = name_of(command);
 }
 
 void add_train_options(CLI::App& app, TrainOptions& to) {
+  if (to.command == TrainCommand::Eval) return add_evaluation_options(app, to);
   const std::string data = "Model and data";
   add_model_options(app, to, data);
   add_set_options(app, to.data, data);

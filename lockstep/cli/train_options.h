@@ -14,8 +14,9 @@ class App;
 
 namespace lockstep::cli {
 
-/// The commands that take the same options: one trains, the other tells what training would decide.
-enum class TrainCommand { Train, Plan };
+/// The commands of lockstep-train that share options: `train`, `plan` (shows what a training would
+/// decide) and `eval` (computes the accuracy of weights).
+enum class TrainCommand { Train, Plan, Eval };
 std::string_view name_of(TrainCommand command) noexcept;
 
 /// The options of `lockstep train` as they are written: numbers in their places, names of choices
@@ -59,11 +60,15 @@ struct TrainOptions {
 
   std::string device = "auto";
   std::string cpu_features = "auto";
-  std::string json_file;  ///< of `lockstep plan`
+  std::string json_file;  ///< of `lockstep plan` and `lockstep eval`
+
+  // Of `lockstep eval`.
+  train::EvaluationRequest evaluation;
+  std::string evaluated_split;
+  std::string checkpoint_weights;
 };
 
-/// All options of `lockstep train`, and of `lockstep plan` where `to` is made for it, under the
-/// headings of the help.
+/// Adds the options of the command that `to` is made for, under the headings of the help.
 void add_train_options(CLI::App& app, TrainOptions& to);
 
 }  // namespace lockstep::cli

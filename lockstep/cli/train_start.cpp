@@ -45,10 +45,10 @@ bool is_launchers(const GivenOption& option) {
 /// Whether the program that is told of it would be told too late. A plan is made for a launcher
 /// that is not there: its options are for whoever makes the plan.
 bool is_too_late(const GivenOption& option, TrainCommand command) {
-  return option.name == kCpuFeatures || (command == TrainCommand::Train && is_launchers(option));
+  return option.name == kCpuFeatures || (command != TrainCommand::Plan && is_launchers(option));
 }
 
-/// "train" or "plan", and the options given but for those that are followed already.
+/// The name of the command, and the options given but for those that are followed already.
 std::vector<std::string> trainer_arguments(const TrainArguments& arguments,
                                            std::initializer_list<const char*> followed) {
   std::vector<std::string> all{std::string(name_of(arguments.command))};
@@ -85,7 +85,11 @@ TrainerStart start_in_job(const TrainArguments& arguments, topology::Environment
 
 TrainerStart start_alone(const TrainArguments& arguments, const topology::Machine& machine,
                          topology::Environment environment) {
-  const auto plan = launch::plan_job(arguments.job.run, launch::discover_hosts("", ""), machine);
+  auto run = arguments.job.run;
+  if (arguments.command == TrainCommand::Eval) {
+    run.threads_per_device = arguments.request.threads_per_device.value_or(1);
+  }
+  const auto plan = launch::plan_job(run, launch::discover_hosts("", ""), machine);
   set_variables(arguments, environment);
   launch::set_openmp_variables(plan.instances.front(), environment);
   auto told = trainer_arguments(arguments, {kThreads, kDevices});
@@ -98,7 +102,10 @@ TrainerStart start_alone(const TrainArguments& arguments, const topology::Machin
 
 RunArguments train_job(const TrainArguments& arguments, const std::string& trainer) {
   auto job = arguments.job;
-  job.run.command = trainer_arguments(arguments, {kThreads, kReplicas, kDevices});
+  // The launcher decides these for a training. An evaluation decides them by itself.
+  job.run.command = arguments.command == TrainCommand::Eval
+                        ? trainer_arguments(arguments, {})
+                        : trainer_arguments(arguments, {kThreads, kReplicas, kDevices});
   job.run.command.insert(job.run.command.begin(), trainer);
   for (const auto& [name, value] : variables_for(arguments.vector_unit)) {
     job.run.environment.push_back(name + "=" + value);

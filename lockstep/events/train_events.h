@@ -42,7 +42,7 @@ struct EpochDone {
 };
 
 struct EvaluationBegan {
-  std::int64_t epoch = 1;
+  std::int64_t epoch = 1;    ///< 0: an evaluation without a training
   std::int64_t batches = 0;  ///< of this instance
 };
 
@@ -51,7 +51,7 @@ struct EvaluationAdvanced {
 };
 
 struct EvaluationDone {
-  std::int64_t epoch = 1;
+  std::int64_t epoch = 1;  ///< 0: an evaluation without a training
   double loss = 0;
   std::vector<NamedValue> metrics;
 };

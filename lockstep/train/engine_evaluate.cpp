@@ -54,8 +54,8 @@ void Engine::evaluate_on(int device, EvaluationRun& run) {
   while (const auto batch = run.take()) {
     const nn::RandomScope scope(
         {.seed = setup_.options.seed(), .step = static_cast<std::uint64_t>(batch->place().batch)});
-    run.put(*batch, replica.evaluate(run.loader.tensors()(*batch), setup_.task,
-                                     run.task.class_field));
+    run.put(*batch,
+            replica.evaluate(run.loader.tensors()(*batch), setup_.task, run.task.class_field));
     communicator_.heartbeat("evaluating");
   }
 }

@@ -164,8 +164,8 @@ class EvaluationJob {
     checkpoint_ = checkpoint::open_checkpoint(
         "eval: --checkpoint", evaluation_.checkpoint,
         [this](const std::filesystem::path& path, const std::string& why) {
-          tell(events::Notice{
-              fmt::format("{} is damaged, so an older checkpoint is used: {}", path.string(), why)});
+          tell(events::Notice{fmt::format("{} is damaged, so an older checkpoint is used: {}",
+                                          path.string(), why)});
         });
   }
 

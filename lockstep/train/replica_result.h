@@ -17,8 +17,8 @@ struct ReplicaResult {
   std::vector<double> metrics;  ///< sums over its samples
 
   // Only if an evaluation asks for them.
-  std::int64_t classes = 0;                ///< outputs of the model
-  std::vector<std::int64_t> truths{};      ///< class of each sample
+  std::int64_t classes = 0;                 ///< outputs of the model
+  std::vector<std::int64_t> truths{};       ///< class of each sample
   std::vector<std::int64_t> predictions{};  ///< class that the model predicts, by sample
 };
 

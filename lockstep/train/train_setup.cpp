@@ -39,11 +39,11 @@ DataLoaderOptions loading(const TrainRequest& request) {
 }
 
 data::PresetOptions preset_for(const TrainRequest& request, const data::Field& picture) {
-  return {.size = request.image_size.value_or(data::ImageSize{}),
-          .normalize = normalize_for(
-              request.normalize_as.empty() ? request.dataset : request.normalize_as,
-              picture.shape[2]),
-          .output = {.type = picture_type(request)}};
+  return {
+      .size = request.image_size.value_or(data::ImageSize{}),
+      .normalize = normalize_for(
+          request.normalize_as.empty() ? request.dataset : request.normalize_as, picture.shape[2]),
+      .output = {.type = picture_type(request)}};
 }
 
 /// The model for the pictures and classes of a set.

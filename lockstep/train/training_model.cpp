@@ -390,8 +390,8 @@ Evaluation TrainingModel::evaluate_classes(EvaluationLoader& loader, const std::
   const auto samples = means.confusion.samples();
   return {.samples = samples,
           .loss = means.loss,
-          .accuracy = 100 * static_cast<double>(means.confusion.correct()) /
-                      static_cast<double>(samples),
+          .accuracy =
+              100 * static_cast<double>(means.confusion.correct()) / static_cast<double>(samples),
           .metrics = std::move(result.metrics),
           .confusion = std::move(means.confusion)};
 }

@@ -14,8 +14,9 @@ std::string epoch_label(std::int64_t epoch) {
   return fmt::format("[Epoch {:02}]", epoch);
 }
 
+/// Epoch 0 is an evaluation without a training.
 std::string test_label(std::int64_t epoch) {
-  return fmt::format("[Test  {:02}]", epoch);
+  return epoch == 0 ? "[Evaluate]" : fmt::format("[Test  {:02}]", epoch);
 }
 
 std::string result_line(const std::string& label, double loss,
@@ -88,6 +89,7 @@ void TrainDisplay::on(const events::EvaluationAdvanced& event) {
 void TrainDisplay::on(const events::EvaluationDone& event) {
   if (bar_) bar_->vanish();
   end_bar();
+  if (event.epoch == 0) return;  // The caller prints more than a line.
   write_line(result_line(test_label(event.epoch), event.loss, event.metrics));
 }
 

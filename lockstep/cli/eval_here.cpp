@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "lockstep/base/file.h"
+#include "lockstep/cli/command.h"
+#include "lockstep/cli/evaluation_text.h"
+#include "lockstep/cli/train_arguments.h"
+#include "lockstep/cli/train_start.h"
+#include "lockstep/data/pack/pack_dataset.h"
+#include "lockstep/monitor/status/status_publisher.h"
+#include "lockstep/train/evaluate_job.h"
+#include "lockstep/train/train_job.h"
+#include "lockstep/ui/progress.h"
+#include "lockstep/ui/standard_output.h"
+#include "lockstep/ui/train_display.h"
+
+namespace lockstep::cli {
+namespace {
+
+/// Sets with a mean and a deviation of their own. All others are normalized as packs are.
+constexpr std::array<std::string_view, 4> kSetsWithStatistics{"cifar10", "cifar100",
+                                                              "fashion-mnist", "mnist"};
+
+/// A training with `--dataset cifar10` normalizes pictures in another way than one with a pack of
+/// them. With the wrong one the accuracy would be low without an error.
+void note_normalization(const train::TrainRequest& request) {
+  if (!request.dataset.ends_with(".pack") || !request.normalize_as.empty()) return;
+  const auto name = data::PackDataset::open(request.dataset)->footer().name;
+  const auto set = std::string_view(name).substr(0, name.rfind('-'));
+  if (std::ranges::find(kSetsWithStatistics, set) == kSetsWithStatistics.end()) return;
+  fmt::print(stderr,
+             "lockstep: note: {0} holds {1}. If the weights were trained with --dataset {1}, "
+             "pass --normalize-as {1}\n",
+             request.dataset, set);
+}
+
+train::EvaluationSummary evaluate_as_asked(const TrainArguments& arguments,
+                                           const topology::Identity& identity,
+                                           const topology::Environment& environment) {
+  const bool is_first = identity.instance == 0;
+  const auto device = train::device_of(arguments.request);
+  monitor::StatusPublisher status(
+      identity, environment,
+      device == DeviceKind::Cuda ? monitor::DeviceKind::Cuda : monitor::DeviceKind::Cpu);
+  if (is_first && !status.problem().empty()) {
+    fmt::print(stderr, "lockstep: 'lockstep monitor' will not show this evaluation: {}\n",
+               status.problem());
+  }
+  if (is_first) note_normalization(arguments.request);
+  ui::TrainDisplay display(ui::output_of_this_process(), ui::standard_error());
+  return train::run_evaluation(arguments.request, arguments.evaluation, display,
+                               {.status = &status});
+}
+
+}  // namespace
+
+int eval_here(const Invocation& invocation) {
+  const auto identity = topology::read_identity(invocation.environment);
+  const auto arguments = parse_train_arguments(invocation.arguments, identity, TrainCommand::Eval);
+  if (!arguments) return 0;
+  check_trainer_can_follow(*arguments);
+  const auto summary = evaluate_as_asked(*arguments, identity, invocation.environment);
+  if (identity.instance != 0) return 0;
+  fmt::print("{}", to_text(summary));
+  if (!arguments->json_file.empty()) write_file(arguments->json_file, to_json(summary));
+  return 0;
+}
+
+}  // namespace lockstep::cli
