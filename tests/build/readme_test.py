@@ -23,7 +23,7 @@ FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 TEXT = re.sub(r"^```.*?^```$|^    [^\n]*$", "", PAGE, flags=re.DOTALL | re.MULTILINE)  # without code
 WITHOUT_TORCH = ("run", "data info", "data pack", "diff", "monitor", "dashboard", "doctor", "version",
                  "bench data", "bench comm", "bench launch")
-NEEDS_TORCH = ("train", "plan", "model", "bench train", "bench pipeline")
+NEEDS_TORCH = ("train", "eval", "plan", "model", "bench train", "bench pipeline")
 
 
 def pattern_of(line: str) -> str:

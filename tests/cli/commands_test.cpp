@@ -22,15 +22,16 @@ TEST(CommandsTest, ShowsTheCommandsWhenAskedAndWhenCalledWithNothing) {
 TEST(CommandsTest, NamesTheCommandThatWasProbablyMeant) {
   const auto result = lockstep({"rum"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.err,
-            "lockstep: expected one of the commands run, train, plan, data, model, diff, bench, "
-            "monitor, dashboard, doctor, version, "
-            "found 'rum'\n"
-            "  try: lockstep run\n");
+  EXPECT_EQ(
+      result.err,
+      "lockstep: expected one of the commands run, train, eval, plan, data, model, diff, bench, "
+      "monitor, dashboard, doctor, version, "
+      "found 'rum'\n"
+      "  try: lockstep run\n");
 }
 
 TEST(CommandsTest, EveryCommandHasHelp) {
-  for (const auto* command : {"run", "train", "plan", "data", "model", "diff", "monitor",
+  for (const auto* command : {"run", "train", "eval", "plan", "data", "model", "diff", "monitor",
                               "dashboard", "doctor", "version"}) {
     const auto result = lockstep({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;
@@ -39,7 +40,7 @@ TEST(CommandsTest, EveryCommandHasHelp) {
 }
 
 TEST(CommandsTest, EveryCommandRefusesAnUnknownOption) {
-  for (const auto* command : {"run", "train", "plan", "monitor", "doctor", "version"}) {
+  for (const auto* command : {"run", "train", "eval", "plan", "monitor", "doctor", "version"}) {
     const auto result = lockstep({command, "--hepl"});
     EXPECT_EQ(result.exit_code, 2) << command;
     EXPECT_EQ(result.err,
