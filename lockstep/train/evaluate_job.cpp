@@ -155,7 +155,14 @@ class EvaluationJob {
     model_.emplace(std::move(model), *options_, SGD({.momentum = 0}), task_of(request_));
     model_->tell([this](const std::string& text) { tell(events::Notice{text}); });
     model_->compile();
+    tell_of_limits();
     summary_.class_names = set->class_names();
+  }
+
+  void tell_of_limits() {
+    if (request_.precision == Precision::P32_32 || options_->device() != DeviceKind::Cpu) return;
+    tell(events::Notice{fmt::format("this CPU computes in 32 bits: {} applies to the input",
+                                    name_of(request_.half))});
   }
 
   /// Instance 0 reads the checkpoint. The others get the weights from instance 0.

@@ -137,6 +137,31 @@ TEST_F(ResumeTest, SaysThatAllAreDamaged) {
   }
 }
 
+TEST_F(ResumeTest, OpensACheckpointForReading) {
+  for (const int number : {1, 2, 3}) write(number);
+  EXPECT_TRUE(holds(open_checkpoint("eval", step(1), on_damaged_), content_of(1)));
+  EXPECT_TRUE(holds(open_checkpoint("eval", folder_, on_damaged_), content_of(3)));
+  EXPECT_THAT(damaged_, IsEmpty());
+  fs::remove(step(3) / kWeightsName);
+  EXPECT_TRUE(holds(open_checkpoint("eval", folder_, on_damaged_), content_of(2)));
+  EXPECT_THAT(damaged_, ElementsAre(step(3)));
+}
+
+TEST_F(ResumeTest, SaysThatThereIsNoCheckpointToRead) {
+  const auto open = [&](const fs::path& path) { open_checkpoint("eval", path, on_damaged_); };
+  expect_error([&] { open(folder_ / "typo"); }, ErrorKind::Options,
+               "eval: expected a checkpoint or a folder of checkpoints, found nothing at " +
+                   (folder_ / "typo").string() +
+                   "\nname the folder that was --checkpoint-dir of the training");
+  expect_error([&] { open(scratch_.path()); }, ErrorKind::Options,
+               "eval: expected a checkpoint in " + scratch_.path() + ", found none");
+  write(1);
+  fs::remove(step(1) / kManifestName);
+  expect_error(
+      [&] { open(folder_); }, ErrorKind::Data,
+      "eval: expected a whole checkpoint in " + folder_.string() + ", found 1 that is damaged");
+}
+
 TEST_F(ResumeTest, FindsTheNewestOfAJob) {
   write(1, "a");
   write(2, "a");

@@ -111,6 +111,17 @@ TEST_F(TrainDisplayTest, GoesOnInTheMiddleOfAnEpoch) {
             "[Epoch 12] loss: 0.375\n");
 }
 
+TEST_F(TrainDisplayTest, LeavesTheResultOfAnEvaluationAloneToTheCaller) {
+  auto display = make(BarStyle::Lines);
+  display.on(events::EvaluationBegan{0, 2});
+  screen_.pass(6s);
+  display.on(events::EvaluationAdvanced{1});
+  display.on(events::EvaluationDone{0, 0.5, {{"acc", 85.71}}});
+  const auto written = screen_.take();
+  EXPECT_NE(written.find("[Evaluate]: "), std::string::npos) << written;
+  EXPECT_EQ(written.find("loss"), std::string::npos) << written;
+}
+
 TEST_F(TrainDisplayTest, EndsTheLineOfWhatFailed) {
   {
     auto display = make(BarStyle::Lines);
