@@ -384,7 +384,6 @@ void add_evaluated_options(CLI::App& app, TrainOptions& to, const std::string& g
   app.add_option("--checkpoint", to.evaluation.checkpoint,
                  "weights from a checkpoint, or from the newest whole one in a folder; it also "
                  "sets --model, --dataset and --image-size if they are not given")
-      ->check(suggest(std::vector<std::string>(), "*/"))
       ->type_name("DIR")
       ->group(group);
   add_word_option(app, group, "--weights", to.checkpoint_weights, kCheckpointWeights, "WHICH",
