@@ -27,7 +27,7 @@ std::string result_in(const std::string& out) {
   std::istringstream stream(out);
   std::string result;
   for (std::string line; std::getline(stream, line);) {
-    if (line.starts_with("[0] ")) line.erase(0, 4);
+    if (line.starts_with("[0]")) line.erase(0, line.starts_with("[0] ") ? 4 : 3);
     if (!result.empty() || line.starts_with("model  ")) result += line + "\n";
   }
   return result;
