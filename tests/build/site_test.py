@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Builds the documentation site and looks at it in Chromium: site_test.py LOCKSTEP FOLDER.
 
-The site and screenshots with widths of 1280 and 390 pixels go into FOLDER. Exit code 77 if mkdocs, its theme, Chromium
-or chromedriver is not installed.
+The site and screenshots with widths of 1280 and 390 pixels go into FOLDER. Exit code 77 if Doxygen, mkdocs, its theme,
+Chromium or chromedriver is not installed.
 """
 
 import functools
+import html as html_module
 import http.server
 import re
 import subprocess
@@ -22,7 +23,7 @@ from browse_dashboard import Browser, eventually, expect  # noqa: E402
 PAGES = ["index.html", "start/install.html", "start/tutorial.html", "guides/models.html", "guides/migration.html",
          "guides/security.html", "reference/commands.html", "reference/commands/train.html",
          "reference/commands/run.html", "reference/file-formats.html", "reference/examples/train_model.html",
-         "internals/architecture.html", "internals/performance.html", "internals/comparison.html",
+         "reference/api/World.html", "reference/api/data.html", "internals/architecture.html", "internals/performance.html", "internals/comparison.html",
          "internals/features.html"]
 
 
@@ -40,7 +41,7 @@ def serve(folder: Path) -> http.server.ThreadingHTTPServer:
 
 def build(lockstep: str, output: Path) -> None:
     done = subprocess.run([sys.executable, ROOT / "tools" / "docs" / "build_site.py", "--lockstep", lockstep,
-                           "--output", output, "--without-api"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                           "--output", output], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         print(done.stdout, flush=True)
         sys.exit(done.returncode)
@@ -55,9 +56,28 @@ def check_files(html: Path, lockstep: str) -> None:
     names = re.findall(r"^  (\w+) ", shown.split("Commands:")[1], re.MULTILINE)
     missing = [name for name in names if not (html / "reference" / "commands" / f"{name}.html").is_file()]
     expect("a page for each command", len(names) > 5 and not missing, missing)
+    unreadable = [str(file.relative_to(html)) for file in html.rglob("*.html") if re.search("[\x02\x03]", file.read_text())]
+    expect("no control characters", not unreadable, unreadable[:3])
     comments = [str(file.relative_to(html)) for file in html.rglob("*.html")
                 if re.search(r"<!-- (run|not run|cpp|file=)", file.read_text())]
     expect("no comments for scripts", not comments, comments)
+
+
+def check_anchors(html: Path) -> None:
+    texts = {file: file.read_text() for file in html.rglob("*.html") if file.name != "404.html"}
+    ids = {file: set(re.findall(r'\bid="?([^" >]+)', text)) for file, text in texts.items()}
+    broken = []
+    for file, text in texts.items():
+        for link in re.findall(r'<a [^>]*?href="([^"]+)"', text):
+            path, _, anchor = html_module.unescape(link).partition("#")
+            if re.match(r"[a-z]+:", path):
+                continue
+            target = (file.parent / path).resolve() if path else file
+            if target not in ids and not target.exists():
+                broken.append(f"{file.relative_to(html)}: {link}")
+            elif anchor and target in ids and anchor not in ids[target] and anchor != "__skip":
+                broken.append(f"{file.relative_to(html)}: {link}")
+    expect("links to pages and anchors of the site", not broken, broken[:5])
 
 
 def open_page(browser, base: str, page: str) -> None:
@@ -123,6 +143,7 @@ def main() -> int:
     lockstep, folder = sys.argv[1], Path(sys.argv[2]).resolve()
     build(lockstep, folder)
     check_files(folder / "html", lockstep)
+    check_anchors(folder / "html")
     server = serve(folder / "html")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         try:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Builds the documentation site with mkdocs and Doxygen.
 
-    tools/docs/build_site.py --lockstep build/release/bin/lockstep --output build/docs [--without-api]
+    tools/docs/build_site.py --lockstep build/release/bin/lockstep --output build/docs
 
-`make docs` calls it. OUTPUT/source receives the pages of docs/, a page for each command of lockstep, a page for each
-example, and the Doxygen pages. OUTPUT/html receives the site. Nothing is loaded from the network.
+`make docs` calls it. OUTPUT/source receives the pages of docs/, and generated pages for each command, each example
+and the C++ API. OUTPUT/html receives the site. Nothing is loaded from the network.
 
-Exit code 77: mkdocs or its theme is not installed.
+Exit code 77: Doxygen, mkdocs or its theme is not installed.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import api
 import links
 
 HERE = Path(__file__).resolve().parent
@@ -176,42 +177,41 @@ def remove_markers(source: Path) -> None:
         file.write_text(_MARKER.sub("", file.read_text()))
 
 
-def write_api(source: Path, work: Path) -> None:
-    place = source / "reference" / "api"
-    if not shutil.which("doxygen"):
-        raise Failure("doxygen is not installed; try: make packages-docs")
+def write_api(source: Path, work: Path) -> list[str]:
+    """The pages of the C++ API; returns the names of the namespaces."""
     done = subprocess.run([HERE / "doxygen", work], capture_output=True, text=True)
     if done.returncode != 0:
         raise Failure(f"doxygen failed:\n{done.stderr}")
-    shutil.copytree(work / "html", place)
+    pages = api.pages(work / "xml")
+    folder = source / "reference" / "api"
+    folder.mkdir()
+    for name, text in pages.items():
+        (folder / name).write_text(text)
+    return [space.name for space in api.read(work / "xml") if space.kind == "namespace" and api.page_of(space.name) in pages]
 
 
-def write_config(names: list[str], output: Path) -> Path:
+def write_config(names: list[str], spaces: list[str], output: Path) -> Path:
     text = (HERE / "mkdocs.yml").read_text()
-    entries = "\n".join(f"          - {name}: reference/commands/{name}.md" for name in names)
-    text = text.replace("          # commands", entries)
+    commands = "\n".join(f"          - {name}: reference/commands/{name}.md" for name in names)
+    text = text.replace("          # commands", commands)
+    text = text.replace("          # api", "\n".join(
+        f"          - {json.dumps(space)}: reference/api/{api.page_of(space)}" for space in spaces))
     text += f"docs_dir: {json.dumps(str(output / 'source'))}\nsite_dir: {json.dumps(str(output / 'html'))}\n"
     file = output / "mkdocs.yml"
     file.write_text(text)
     return file
 
 
-def build(lockstep: Path, output: Path, with_api: bool) -> None:
+def build(lockstep: Path, output: Path) -> None:
     source = output / "source"
-    for folder in (source, output / "html"):
+    for folder in (source, output / "html", output / "doxygen"):
         shutil.rmtree(folder, ignore_errors=True)
     output.mkdir(parents=True, exist_ok=True)
     write_pages(source)
     names = write_commands(lockstep, source)
     remove_markers(source)
     shutil.copy(HERE / "site.css", source)
-    if with_api:
-        write_api(source, output / "doxygen")
-    else:
-        place = source / "reference" / "api" / "index.html"
-        place.parent.mkdir()
-        place.write_text("<!doctype html><title>C++ API</title><p>This site was built without the C++ API.</p>\n")
-    config = write_config(names, output)
+    config = write_config(names, write_api(source, output / "doxygen"), output)
     done = subprocess.run(["mkdocs", "build", "--strict", "--quiet", "--config-file", config], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
@@ -222,14 +222,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", type=Path, default=ROOT / "build/release/bin/lockstep", help="the built program")
     parser.add_argument("--output", type=Path, default=ROOT / "build/docs", help="the folder for source/ and html/")
-    parser.add_argument("--without-api", action="store_true", help="do not run Doxygen")
     arguments = parser.parse_args()
-    theme = any(Path(folder, "material").is_dir() for folder in ("/usr/share/mkdocs/themes",))
-    if not shutil.which("mkdocs") or not theme:
-        print("docs: mkdocs or mkdocs-material is not installed; try: make packages-docs", file=sys.stderr)
+    missing = [program for program in ("doxygen", "mkdocs") if not shutil.which(program)]
+    if not Path("/usr/share/mkdocs/themes/material").is_dir():
+        missing.append("mkdocs-material")
+    if missing:
+        print(f"docs: not installed: {', '.join(missing)}; try: make packages-docs", file=sys.stderr)
         return MISSING
     try:
-        build(arguments.lockstep.resolve(), arguments.output.resolve(), not arguments.without_api)
+        build(arguments.lockstep.resolve(), arguments.output.resolve())
     except Failure as failure:
         print(f"docs: {failure}", file=sys.stderr)
         return 1
