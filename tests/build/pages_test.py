@@ -54,8 +54,7 @@ def is_quick(block: document.Block) -> bool:
     if not block.is_run or block.hides_output or "digest" in block.options or len(block.commands) > 1:
         return False
     calls = lockstep_calls(block.commands[0].text)
-    return bool(calls) and all(subcommand in QUICK for subcommand, _ in calls) \
-        and "load_in_steps" not in block.commands[0].text
+    return bool(calls) and all(subcommand in QUICK for subcommand, _ in calls)
 
 
 def rows_below(page: str, header: str) -> list[list[str]]:
@@ -221,6 +220,22 @@ class Text(unittest.TestCase):
         for path, page in PAGES.items():
             for block in document.blocks(page):
                 self.assertNotRegex(outputs_of(block.body()), r"/(work|tmp|root)/", path.name)
+
+
+class ProjectFiles(unittest.TestCase):
+    def test_they_have_the_version_of_the_build(self):
+        version = re.search(r"project\(lockstep VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        self.assertIn(f"\nversion: {version}\n", (ROOT / "CITATION.cff").read_text())
+        self.assertIn(f"\n## {version} - ", (ROOT / "CHANGELOG.md").read_text())
+
+    def test_the_readme_says_that_there_is_no_licence(self):
+        self.assertIn("The owner has not chosen a licence yet.", README)
+        self.assertEqual(list(ROOT.glob("LICEN*")), [])
+
+    def test_the_site_lists_every_page(self):
+        config = (ROOT / "tools" / "docs" / "mkdocs.yml").read_text()
+        for path in document.DOCS.rglob("*.md"):
+            self.assertIn(f": {path.relative_to(document.DOCS)}\n", config)
 
 
 class Images(unittest.TestCase):

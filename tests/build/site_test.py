@@ -56,6 +56,8 @@ def check_files(html: Path, lockstep: str) -> None:
     names = re.findall(r"^  (\w+) ", shown.split("Commands:")[1], re.MULTILINE)
     missing = [name for name in names if not (html / "reference" / "commands" / f"{name}.html").is_file()]
     expect("a page for each command", len(names) > 5 and not missing, missing)
+    world = (html / "reference" / "api" / "World.html").read_text()
+    expect("members of a class with their comments", "num_replicas" in world and "Replicas of the whole job" in world)
     unreadable = [str(file.relative_to(html)) for file in html.rglob("*.html") if re.search("[\x02\x03]", file.read_text())]
     expect("no control characters", not unreadable, unreadable[:3])
     comments = [str(file.relative_to(html)) for file in html.rglob("*.html")
