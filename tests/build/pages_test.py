@@ -30,7 +30,7 @@ WITHOUT_TORCH = ("run", "data info", "data pack", "diff", "monitor", "dashboard"
                  "bench data", "bench comm", "bench launch")
 NEEDS_TORCH = ("train", "eval", "plan", "model", "bench train", "bench pipeline")
 QUICK = ("run", "plan", "model", "data info", "version")
-# build_site.py generates these.
+# build_site.py generates these pages. site_test.py checks links to them.
 GENERATED = (document.DOCS / "reference" / "api",)
 
 
@@ -55,6 +55,10 @@ def is_quick(block: document.Block) -> bool:
         return False
     calls = lockstep_calls(block.commands[0].text)
     return bool(calls) and all(subcommand in QUICK for subcommand, _ in calls)
+
+
+def is_generated(file: Path) -> bool:
+    return any(file.is_relative_to(folder) for folder in GENERATED)
 
 
 def rows_below(page: str, header: str) -> list[list[str]]:
@@ -134,7 +138,7 @@ class Links(unittest.TestCase):
                     continue
                 file, anchor = links.resolve(path, target)
                 where = f"{path.relative_to(ROOT)}: {target}"
-                if any(file.is_relative_to(folder) for folder in GENERATED):
+                if is_generated(file):
                     continue
                 self.assertTrue(file.exists(), where)
                 if anchor:
@@ -151,7 +155,7 @@ class Links(unittest.TestCase):
         reached, waiting = set(), [document.DOCS / "index.md"]
         while waiting:
             page = waiting.pop()
-            if page in reached or page.suffix != ".md" or not page.is_relative_to(document.DOCS):
+            if page in reached or page.suffix != ".md" or not page.is_relative_to(document.DOCS) or is_generated(page):
                 continue
             reached.add(page)
             waiting += [links.resolve(page, each)[0] for each in links.links_of(page.read_text())
@@ -159,7 +163,7 @@ class Links(unittest.TestCase):
         self.assertEqual(set(document.DOCS.rglob("*.md")) - reached, set())
 
     def test_named_tests_exist(self):
-        named = {(path.name, name) for path, page in PAGES.items() for name in re.findall(r"`(tests/[^`\s]*)`", page)}
+        named = {(path.name, name) for path, page in PAGES.items() for name in re.findall(r"`(tests/[^`\s]+)`", page)}
         self.assertGreater(len(named), 15)
         for page, name in named:
             self.assertTrue((ROOT / name).is_file(), f"{page}: {name}")
