@@ -123,12 +123,12 @@ bench: build-with-tests
 	$(BUILD)/bench/monitor/status_bench
 	$(BUILD)/bench/nn/batch_norm_bench
 
-## make compare     lockstep beside PyTorch, Gloo and Open MPI on this machine (RUNS=5), into docs/comparison.md and README.md
+## make compare     compare lockstep with PyTorch, Gloo and Open MPI (RUNS=5), in docs/internals/comparison.md and README.md
 RUNS := 5
 .PHONY: compare
 compare: packages-test build-with-tests
 	python3 bench/compare --lockstep $(BUILD)/bin/lockstep --runs $(RUNS) --json build/comparison.json \
-	  --output docs/comparison.md --readme README.md
+	  --output docs/internals/comparison.md --readme README.md
 
 ## make test-asan   the same tests under the address and undefined-behaviour sanitizers
 ## make test-tsan   the same tests under the thread sanitizer
@@ -157,18 +157,17 @@ check: packages-build packages-test packages-check
 	@cmake --preset tidy >/dev/null
 	cmake --build --preset tidy -j $(JOBS)
 
-## make docs        what the headers promise to programs, as pages in build/docs/html
+## make docs        build the documentation site into build/docs/html, with the C++ API and all options
 .PHONY: docs
-docs: packages-docs
-	@mkdir -p build/docs
-	docs/doxygen build/docs
+docs: packages-docs build
+	python3 tools/docs/build_site.py --lockstep $(BUILD)/bin/lockstep --output build/docs
 
-## make tutorial    run the commands of docs/tutorial.md and README.md, put their output there, and make the pictures; minutes
+## make tutorial    run all commands of the documentation, write their output into the pages, and draw the images; minutes
 .PHONY: tutorial
 tutorial: packages-demo packages-build
 	@$(CONFIGURE) $(PROGRAMS_ONLY) -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
 	@cmake --build --preset release
-	python3 docs/tutorial/refresh.py --bin $(BUILD)/bin
+	python3 tools/docs/refresh.py --bin $(BUILD)/bin
 
 ## make format      format every source
 .PHONY: format
