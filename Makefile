@@ -35,7 +35,7 @@ test: packages-test build-with-tests
 ## make headers     compile each header alone, so that a missing #include is an error
 .PHONY: headers
 headers: packages-build
-	@cmake -S tests/build/headers -B build/headers -G Ninja -DSOURCE_DIR=$(CURDIR) -DALL_HEADERS=ON -DWITH_TORCH=ON >/dev/null
+	@cmake -S tests/build/headers -B build/headers -G Ninja -DSOURCE_DIR=$(CURDIR) >/dev/null
 	@cmake --build build/headers
 
 ## make kernels     compile what runs on NVIDIA GPUs, where there is nvcc; the rest of that build is left out
@@ -111,6 +111,7 @@ build-with-tests: packages-build packages-test
 ## make bench       measure this machine beside the peers that are installed
 .PHONY: bench
 bench: build-with-tests
+	@cmake --build --preset release --target micro-benchmarks
 	$(BUILD)/bin/lockstep bench launch
 	$(BUILD)/bin/lockstep bench comm
 	$(BUILD)/bin/lockstep bench data --against torch
@@ -119,14 +120,15 @@ bench: build-with-tests
 	$(BUILD)/bin/lockstep bench pipeline
 	$(BUILD)/bench/output_bench
 	$(BUILD)/bench/transform_bench
+	$(BUILD)/bench/monitor/status_bench
 	$(BUILD)/bench/nn/batch_norm_bench
 
-## make compare     lockstep beside PyTorch, Gloo and Open MPI on this machine (RUNS=5), into docs/comparison.md and README.md
+## make compare     compare lockstep with PyTorch, Gloo and Open MPI (RUNS=5), in docs/internals/comparison.md and README.md
 RUNS := 5
 .PHONY: compare
 compare: packages-test build-with-tests
 	python3 bench/compare --lockstep $(BUILD)/bin/lockstep --runs $(RUNS) --json build/comparison.json \
-	  --output docs/comparison.md --readme README.md
+	  --output docs/internals/comparison.md --readme README.md
 
 ## make test-asan   the same tests under the address and undefined-behaviour sanitizers
 ## make test-tsan   the same tests under the thread sanitizer
@@ -151,20 +153,21 @@ check: packages-build packages-test packages-check
 	@clang-format --dry-run -Werror $(SOURCES)
 	cmake -D ROOT=. -P cmake/check_includes.cmake
 	cppcheck --quiet --error-exitcode=1 --std=c++20 --language=c++ --inline-suppr \
-	  --enable=warning,performance,portability --suppress=missingInclude -I . -j $(JOBS) lockstep apps examples
+	  --enable=warning,performance,portability --suppress=missingInclude -I . -j $(JOBS) lockstep apps bench examples
 	@cmake --preset tidy >/dev/null
 	cmake --build --preset tidy -j $(JOBS)
 
-## make docs        what the headers promise to programs, as pages in build/docs/html
+## make docs        build the documentation site into build/docs/html, with the C++ API and all options
 .PHONY: docs
-docs: packages-docs
-	@mkdir -p build/docs
-	docs/doxygen build/docs
+docs: packages-docs build
+	python3 tools/docs/build_site.py --lockstep $(BUILD)/bin/lockstep --output build/docs
 
-## make tutorial    run the commands of docs/tutorial.md and README.md, put their output there, and make the pictures; minutes
+## make tutorial    run all commands of the documentation, write their output into the pages, and draw the images; minutes
 .PHONY: tutorial
-tutorial: packages-demo build
-	python3 docs/tutorial/refresh.py --bin $(BUILD)/bin
+tutorial: packages-demo packages-build
+	@$(CONFIGURE) $(PROGRAMS_ONLY) -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
+	@cmake --build --preset release
+	python3 tools/docs/refresh.py --bin $(BUILD)/bin
 
 ## make format      format every source
 .PHONY: format

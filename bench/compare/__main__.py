@@ -1,10 +1,10 @@
-"""lockstep beside its peers on this machine: the table of docs/comparison.md and of the README.
+"""Compares lockstep with other systems on this machine, for docs/internals/comparison.md and the README.
 
     python3 bench/compare --lockstep build/release/bin/lockstep [--runs 5] [--rows start,meet]
-                          [--output docs/comparison.md] [--readme README.md] [--json FILE]
+                          [--output docs/internals/comparison.md] [--readme README.md] [--json FILE]
 
-Each run goes through all rows; each row is a `lockstep bench …`, which measures lockstep and its peers in
-turn. So both see the same moments. Figures are medians over the runs.
+Each run measures all rows. Each row is a `lockstep bench` command, which measures lockstep and its peers in turns, so
+that the load of the machine affects both. The figures are medians over the runs.
 """
 import argparse
 import json
@@ -15,11 +15,11 @@ from figures import outcome_of
 from measure import measure
 from refused import Refused
 from rows import ROWS
-from table import page_of, runs_text, table_of, with_table
+from table import page_of, readme_text_of, runs_text, table_of, with_table
 
 
 def choose_rows(text):
-    """Those that are named, in the order of the table; all where none is."""
+    """The named rows in the order of the table, or all rows."""
     if not text:
         return list(ROWS)
     known = [row.name for row in ROWS]
@@ -31,20 +31,20 @@ def choose_rows(text):
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="compare", description="lockstep beside its peers on this machine.",
+    parser = argparse.ArgumentParser(prog="compare", description="Compares lockstep with other systems on this machine.",
                                      epilog="rows: " + ", ".join(row.name for row in ROWS))
     parser.add_argument("--lockstep", default="build/release/bin/lockstep", metavar="FILE", help="[%(default)s]")
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each row, in turn [%(default)s]")
-    parser.add_argument("--rows", default="", metavar="LIST", help="only these; no row for GPUs then")
-    parser.add_argument("--output", metavar="FILE", help="the page to write; docs/comparison.md is one")
-    parser.add_argument("--readme", metavar="FILE", help="a file in which to replace the table, between its two marks")
-    parser.add_argument("--json", metavar="FILE", help="also write all that was measured")
-    parser.add_argument("--from", dest="stored", metavar="FILE", help="measure nothing: take what --json has written")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of each row [%(default)s]")
+    parser.add_argument("--rows", default="", metavar="LIST", help="measure only these rows, and show no row for GPUs")
+    parser.add_argument("--output", metavar="FILE", help="the page to write, such as docs/internals/comparison.md")
+    parser.add_argument("--readme", metavar="FILE", help="a file in which to replace the short table, between its two marks")
+    parser.add_argument("--json", metavar="FILE", help="also write all measurements")
+    parser.add_argument("--from", dest="stored", metavar="FILE", help="measure nothing, and use a file that --json has written")
     return parser.parse_args()
 
 
 def check(arguments):
-    """Before minutes of measuring, not after them."""
+    """Refuses wrong arguments before it measures for minutes."""
     if arguments.runs < 1:
         raise Refused(f"--runs: expected 1 or more, found {arguments.runs}")
     if not arguments.stored and not os.access(arguments.lockstep, os.X_OK):
@@ -90,12 +90,12 @@ def main():
     outcomes = [outcome_of(row, results) for row in rows]
     with_gpu = not arguments.rows
     print(runs_text(results), "\n")
-    print(table_of(outcomes, "docs/", with_gpu), end="")
+    print(table_of(outcomes, "docs/internals/", with_gpu), end="")
     if arguments.output:
         write(arguments.output, page_of(results, outcomes, with_gpu))
     if arguments.readme:
-        table = f"{runs_text(results)}\n\n{table_of(outcomes, 'docs/', with_gpu)}"
-        write(arguments.readme, with_table(read(arguments.readme), table, arguments.readme))
+        text = readme_text_of(results, outcomes)
+        write(arguments.readme, with_table(read(arguments.readme), text, arguments.readme))
     return 1 if any(outcome.why.startswith("failed") for outcome in outcomes) else 0
 
 

@@ -1,4 +1,4 @@
-"""The comparison as Markdown: the table, the page around it, and the table within another file."""
+"""The comparison as Markdown: a page with all rows, and a short table for the README."""
 import statistics
 
 from refused import Refused
@@ -6,6 +6,7 @@ from rows import BENCHES, GPU_TARGET, GPU_WORK
 
 BEGIN = "<!-- comparison: written by `make compare` -->"
 END = "<!-- end of comparison -->"
+README_ROWS = 8
 
 
 def digits(value, count=3):
@@ -36,7 +37,7 @@ def spread_text(values):
 
 def peer_text(row, peer, figure):
     if figure is None:
-        return f"{peer.name}: not here"
+        return f"{peer.name}: not installed"
     # Where several of its systems were measured, the fastest is named.
     rest = figure.system[len(peer.system):].lstrip(", ")
     name = f"{peer.name}, {rest}" if rest else peer.name
@@ -57,39 +58,91 @@ def lines_of(outcome):
     return lines
 
 
+def markdown_of(lines):
+    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |").replace("|  |", "| |") for line in lines)
+
+
 def table_of(outcomes, docs, with_gpu):
-    """As Markdown. `docs` is the folder of performance.md, as seen from the file that has the table."""
-    lines = [["work", "lockstep", "peer", "times as fast", "asked of lockstep"], ["---"] * 5]
+    """The whole table. `docs` is the path of the folder with performance.md, from the file that contains the table."""
+    lines = [["work", "lockstep", "peer", "times as fast", "target"], ["---"] * 5]
     for outcome in outcomes:
         lines += lines_of(outcome)
     if with_gpu:
         lines.append([GPU_WORK, f"needs a GPU: `make bench-gpu` ([figures]({docs}performance.md#training-on-a-gpu-make-bench-gpu))",
                       "PyTorch", "", GPU_TARGET])
-    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |").replace("|  |", "| |") for line in lines)
+    return markdown_of(lines)
+
+
+def is_behind(outcome):
+    """Whether the row misses its target, or a peer is faster, or it was not measured."""
+    ratios = [outcome.ratios(peer.name) for peer in outcome.row.peers] if outcome.ours else []
+    return outcome.verdict() != "met" or any(each and statistics.median(each) < 1 for each in ratios)
+
+
+def readme_outcomes(outcomes):
+    """At most eight rows, in the order of the table. Rows that are behind have priority, extra rows come last."""
+    ranked = sorted(outcomes, key=lambda outcome: (not is_behind(outcome), outcome.row.is_extra))
+    chosen = [outcome.row.name for outcome in ranked[:README_ROWS]]
+    return [outcome for outcome in outcomes if outcome.row.name in chosen]
+
+
+def readme_line_of(outcome):
+    """One row: the medians of lockstep and of its fastest peer."""
+    row = outcome.row
+    if outcome.ours is None:
+        return [row.work, outcome.why, "", "", outcome.verdict()]
+    measured = [(statistics.median(outcome.ratios(peer.name)), peer) for peer in row.peers if outcome.peers[peer.name]]
+    unit, scale = unit_of(row, outcome.ours.median)
+    ours = f"{digits(outcome.ours.median / scale)} {unit}"
+    if not measured:
+        return [row.work, ours, "not installed", "", outcome.verdict()]
+    ratio, peer = min(measured, key=lambda pair: pair[0])
+    figure = outcome.peers[peer.name]
+    unit, scale = unit_of(row, figure.median)
+    return [row.work, ours, f"{peer.name}: {digits(figure.median / scale)} {unit}", digits(ratio), outcome.verdict()]
+
+
+def readme_table_of(outcomes):
+    lines = [["work", "lockstep", "fastest peer", "times as fast", "target"], ["---"] * 5]
+    return markdown_of(lines + [readme_line_of(outcome) for outcome in readme_outcomes(outcomes)])
+
+
+def readme_text_of(results, outcomes):
+    """The text between the two marks of the README."""
+    if results["runs"] == 0:
+        return runs_text(results) + "\n\n" + readme_table_of(outcomes)
+    machine = dict(results["versions"]).get("processor", "an unknown machine")
+    return f"{results['date']}, {machine}, medians of {results['runs']} runs:\n\n{readme_table_of(outcomes)}"
 
 
 def runs_text(results):
     runs = results["runs"]
     if runs == 0:
         return "Not measured yet."
-    figures = "one run of each" if runs == 1 else f"medians of {runs} runs, with the least and the most"
+    figures = "one run of each row" if runs == 1 else f"medians of {runs} runs, with minimum and maximum"
     machine = dict(results["versions"]).get("processor", "an unknown machine")
-    return f"{results['date']}, {machine}: {figures}. Times as fast: in the same run; above 1 lockstep is ahead."
+    return f"{results['date']}, {machine}: {figures}. “Times as fast” above 1: lockstep is faster."
+
+
+HOW = """\
+**Method.** Each run measures all rows, one after another. Each row is a `lockstep bench` command. The command first
+compares the results of lockstep and of the peer, and then measures both in turns. The data loaders are measured one
+after the other. The figure of a run is the median of the command. [Performance](performance.md) describes each
+measurement.
+
+“Times as fast” compares two figures of the same run. The table shows the median, minimum and maximum over the runs. If
+a peer can run in several ways, such as with different numbers of loader workers, the row shows the fastest way. The
+targets were set for a machine with 2 cores, before lockstep was built. “Met” compares the median with the target.
+"""
 
 
 def page_of(results, outcomes, with_gpu):
     lines = [
-        "# lockstep beside its peers", "",
-        "<!-- Written by `make compare` (bench/compare), which also writes the table of the README. -->", "",
+        "# Comparison with other systems", "",
+        "<!-- `make compare` (bench/compare) writes this page and the table of the README. -->", "",
         runs_text(results), "",
         table_of(outcomes, "", with_gpu),
-        "**How.** A run goes through all rows, and there are as many runs as said above. Each row is a `lockstep bench …`, in which what lockstep and its "
-        "peers compute is compared first, and then both take turns (the loaders one after the other); a run's figure is the median of what that command measured. "
-        "[performance.md](performance.md) says what each of them measures.",
-        "",
-        "“Times as fast” compares both figures of one run; the table has the median over the runs, and its least and most. Of several ways to run a "
-        "peer (workers of a loader, say) the one with the best median is shown. What is asked of lockstep was set on a machine of 2 "
-        "cores before it was built; “met” compares the median.", ""]
+        HOW]
     commands = [f"| {row.work} | `lockstep bench {' '.join(BENCHES[row.bench].arguments)}` |"
                 for row in (outcome.row for outcome in outcomes)]
     lines += ["| work | measured by |", "|---|---|", *commands, ""]

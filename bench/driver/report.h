@@ -26,7 +26,7 @@ Timing summarize(std::vector<Seconds> samples);
 struct Transfer {
   std::int64_t size_bytes = 0;
   int instances = 0;
-  double bus_gb_s = 0;  ///< 10^9 bytes per second; docs/performance.md derives it
+  double bus_gb_s = 0;  ///< 10^9 bytes per second; docs/internals/performance.md derives it
 };
 
 /// One line of a benchmark's table.

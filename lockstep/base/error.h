@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// What went wrong, as far as a caller or a shell script needs to tell cases apart.
-/// Each kind has one exit code; `docs/errors.md` lists them.
+/// Each kind has one exit code; `docs/reference/exit-codes.md` lists them.
 enum class ErrorKind {
   Options,        ///< a flag, an option or a variable that cannot be meant
   Data,           ///< a data set that is missing, damaged or of another kind

@@ -4,7 +4,7 @@
 
 namespace lockstep::topology {
 
-/// How large a job is, in the words of `docs/architecture.md`.
+/// How large a job is, in the words of `docs/internals/architecture.md`.
 struct JobShape {
   int replicas = 1;
   int instances = 1;

@@ -2,8 +2,10 @@
 
 LOCKSTEP is the binary, where a test takes it.
 """
+import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -98,18 +100,43 @@ class ComparePartsTest(unittest.TestCase):
         results["benches"]["data"] = results_of("data", {"lockstep, 1 workers": 295086, "torch, 1 workers": 5726})["benches"]["data"]
         outcomes = [figures.outcome_of(row, results) for row in (REDUCE, LOAD)]
         self.assertEqual(
-            table.table_of(outcomes, "docs/", with_gpu=False),
-            "| work | lockstep | peer | times as fast | asked of lockstep |\n"
+            table.table_of(outcomes, "docs/internals/", with_gpu=False),
+            "| work | lockstep | peer | times as fast | target |\n"
             "| --- | --- | --- | --- | --- |\n"
             "| all-reduce | 13.1 ms (12.5 to 14.2) | Open MPI: 65.5 ms (50.0 to 71.0) | 5.00 (4.00 to 5.00) | ≤ half of Open MPI's: met |\n"
-            "| | | Gloo: not here | | |\n"
+            "| | | Gloo: not installed | | |\n"
             "| load | 295 k images/s | torch DataLoader, 1 worker: 5,726 images/s | 51.5 | ≥ 200 images/s: met |\n")
 
     def test_lists_the_row_that_takes_a_gpu(self):
-        written = table.table_of([], "docs/", with_gpu=True)
-        self.assertIn("needs a GPU: `make bench-gpu` ([figures](docs/performance.md#training-on-a-gpu-make-bench-gpu))", written)
-        with open(os.path.join(ROOT, "docs", "performance.md"), encoding="utf-8") as file:
+        written = table.table_of([], "docs/internals/", with_gpu=True)
+        self.assertIn("needs a GPU: `make bench-gpu` ([figures](docs/internals/performance.md#training-on-a-gpu-make-bench-gpu))", written)
+        with open(os.path.join(ROOT, "docs", "internals", "performance.md"), encoding="utf-8") as file:
             self.assertIn("\n## Training on a GPU: `make bench-gpu`\n", file.read())
+
+    def test_the_readme_has_eight_rows_and_keeps_those_that_are_behind(self):
+        made = []
+        for row in rows.ROWS:
+            ours = figures.Figure("lockstep", [100.0])
+            peers = {peer.name: figures.Figure(peer.system, [200.0]) for peer in row.peers}
+            made.append(figures.Outcome(row, ours, peers))
+        # All of these miss their target, except rows with a target relative to a peer that is twice as slow.
+        for target in (rows.Target("", figure=1e9), rows.Target("", figure=0)):
+            outcomes = [figures.Outcome(dataclasses.replace(each.row, target=target, figure="median_s"), each.ours, each.peers)
+                        for each in made]
+            chosen = [each.row.name for each in table.readme_outcomes(outcomes)]
+            self.assertEqual(chosen, [row.name for row in rows.ROWS if not row.is_extra])
+        outcomes[1].row = dataclasses.replace(outcomes[1].row, target=rows.Target("", figure=0))
+        for outcome in outcomes[:1] + outcomes[2:]:
+            outcome.row = dataclasses.replace(outcome.row, target=rows.Target("", figure=1e9))
+        chosen = [each.row.name for each in table.readme_outcomes(outcomes)]
+        self.assertEqual(len(chosen), 8)
+        self.assertIn("meet", chosen)
+
+    def test_the_readme_shows_the_fastest_peer(self):
+        outcome = figures.outcome_of(REDUCE, results_of("comm", {"lockstep": 0.1, "mpi": 0.3, "gloo": 0.2}))
+        self.assertEqual(table.readme_line_of(outcome), ["all-reduce", "100 ms", "Gloo: 200 ms", "2.00", "met"])
+        outcome = figures.outcome_of(REDUCE, results_of("comm", {"lockstep": 0.1}))
+        self.assertEqual(table.readme_line_of(outcome), ["all-reduce", "100 ms", "not installed", "", "not measured"])
 
     def test_replaces_the_table_and_nothing_else(self):
         text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
@@ -196,7 +223,7 @@ class CompareCommandTest(unittest.TestCase):
         done = self.compare("--lockstep", lockstep, "--runs", "2", "--rows", "meet,train")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("meet: no torch\n", done.stderr)
-        self.assertIn("| 35.0 ms (35.0 to 35.0) | 4 Python ranks over Gloo: not here | | ≤ 0.1 s: met |", done.stdout)
+        self.assertIn("| 35.0 ms (35.0 to 35.0) | 4 Python ranks over Gloo: not installed | | ≤ 0.1 s: met |", done.stdout)
         self.assertIn("| not measured: no PyTorch here | PyTorch DDP, channels_last; PyTorch DDP, contiguous | |", done.stdout)
         # It is not asked for again.
         self.assertEqual(self.read("calls").count("launch --rounds 5 --against torch"), 1)
@@ -213,7 +240,7 @@ class CompareCommandTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("comm-small: 'lockstep bench comm --instances 8 --sizes 4K' ended with 5\nit burned\n", done.stderr)
         self.assertIn("| all-reduce 4 KiB fp32, 8 processes | failed | Open MPI; Gloo | | ≤ 0.15 ms: not measured |", done.stdout)
-        self.assertIn("| start 4 empty processes | 13.0 ms (13.0 to 13.0) | mpirun: not here |", done.stdout)
+        self.assertIn("| start 4 empty processes | 13.0 ms (13.0 to 13.0) | mpirun: not installed |", done.stdout)
 
     def test_a_row_that_its_bench_does_not_measure_any_more_is_a_failure(self):
         lines = [{"work": "start many", "system": "lockstep", "median_s": 0.013}]
@@ -271,7 +298,9 @@ class CompareCommandTest(unittest.TestCase):
             self.assertIn("\n" + part, page)
         readme = self.read("README.md")
         self.assertTrue(readme.startswith("# Title\n") and readme.endswith(f"{table.END}\n\nEnd.\n"), readme)
-        self.assertIn("\n" + row + "\n", readme)
+        target = cells[4].split(": ")[1]
+        self.assertIn(f"\n| start 4 empty processes | {cells[1]} | ", readme)
+        self.assertRegex(readme, rf"\n\| start 4 empty processes .* \| {re.escape(target)} \|\n")
         self.assertNotIn("old", readme)
 
 

@@ -1,4 +1,4 @@
-"""What tests of pages share: the commands that a page shows, and the programs that they call."""
+"""Commands of documentation pages, and the programs that they call: for tests of pages."""
 
 import re
 import shlex
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "tutorial"))
+sys.path.insert(0, str(ROOT / "tools" / "docs"))
 import refresh  # noqa: E402
 
 PROGRAMS = ("lockstep", "train_model", "true")
@@ -15,7 +15,7 @@ _WITH_SUBCOMMANDS = ("bench", "data")
 
 
 def simple_commands(text: str) -> list[list[str]]:
-    """The commands of a shell line, each as words, without redirections and what runs them."""
+    """The commands of a shell line that call a program of `PROGRAMS`, each as a list of words."""
     lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     commands: list[list[str]] = [[]]
@@ -29,7 +29,7 @@ def simple_commands(text: str) -> list[list[str]]:
 
 
 def programs_within(words: list[str]) -> list[list[str]]:
-    """`lockstep run …` and the program that it starts, apart."""
+    """Separates `lockstep run …` and the program that it starts."""
     if words[:2] != ["lockstep", "run"]:
         return [words]
     inner = next((i for i in range(2, len(words)) if words[i] in PROGRAMS), len(words))
@@ -41,7 +41,7 @@ def lockstep_calls(text: str) -> list[tuple[str, list[str]]]:
     calls = []
     for words in simple_commands(text):
         for program in programs_within(words):
-            if program[0] == "lockstep":
+            if program[0] == "lockstep" and len(program) > 1:
                 length = 3 if program[1] in _WITH_SUBCOMMANDS else 2
                 calls.append((" ".join(program[1:length]), program))
     return calls
@@ -51,13 +51,18 @@ def flags_of(words: list[str]) -> set[str]:
     return {word.partition("=")[0] for word in words if word.startswith("--")}
 
 
+def outputs_of(text: str) -> str:
+    """The output lines of a console block."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("$ "))
+
+
 def flags_for_gpus() -> set[str]:
-    """Builds for CPUs alone do not show them."""
+    """Options that builds without CUDA do not show."""
     return set(re.findall(r'"(--[a-z][a-z-]*)', (ROOT / "lockstep/cli/train_options.cpp").read_text()))
 
 
 class Programs:
-    """Those of a build: what `--help` of each subcommand knows, and what a command prints."""
+    """The programs of a build: the options of each subcommand, and the output of commands."""
 
     def __init__(self, folder: Path):
         self.folder = folder.resolve()
@@ -71,7 +76,7 @@ class Programs:
         return self.known[subcommand]
 
     def run(self, text: str, folder: Path, code: int = 0) -> str:
-        """Standard output and errors of a shell line that has to end with this code."""
+        """Runs a shell line that ends with this code, and returns its output and errors."""
         done = subprocess.run(["bash", "-c", text], cwd=folder, text=True, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
                               env=refresh.environment(folder, self.folder))

@@ -1,6 +1,6 @@
 # cmake -D SOURCE_DIR=<tree> -P migrate_names_test.cmake
 #
-# What stands as code in the last column of docs/migrate.md's tables is there: C++ in
+# What stands as code in the last column of docs/guides/migration.md's tables is there: C++ in
 # consumer/migrate.cpp, which is compiled, and options and commands in the command line's sources.
 cmake_minimum_required(VERSION 3.25)
 
@@ -14,7 +14,7 @@ foreach(source IN LISTS sources)
   string(APPEND command_line "${text}")
 endforeach()
 
-file(STRINGS ${SOURCE_DIR}/docs/migrate.md rows ENCODING UTF-8 REGEX "^\\| .* \\| .* \\|$")
+file(STRINGS ${SOURCE_DIR}/docs/guides/migration.md rows ENCODING UTF-8 REGEX "^\\| .* \\| .* \\|$")
 set(checked 0)
 set(missing "")
 foreach(row IN LISTS rows)
@@ -41,8 +41,8 @@ foreach(row IN LISTS rows)
   endforeach()
 endforeach()
 if(missing)
-  message(FATAL_ERROR "docs/migrate.md has what is not there:\n${missing}")
+  message(FATAL_ERROR "docs/guides/migration.md has what is not there:\n${missing}")
 endif()
 if(checked LESS 130)
-  message(FATAL_ERROR "expected the tables of docs/migrate.md, found ${checked} pieces of code in them")
+  message(FATAL_ERROR "expected the tables of docs/guides/migration.md, found ${checked} pieces of code in them")
 endif()

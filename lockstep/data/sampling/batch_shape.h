@@ -6,7 +6,7 @@
 
 namespace lockstep::data {
 
-/// The batch arithmetic of a job: B, G, D and R of `docs/architecture.md`.
+/// The batch arithmetic of a job: B, G, D and R of `docs/internals/architecture.md`.
 struct BatchShape {
   std::int64_t batch_size = 1;             ///< B: samples of one micro-batch on one replica
   std::int64_t gradient_accumulation = 1;  ///< G: micro-batches of one optimizer step

@@ -6,7 +6,7 @@
 // processors that have them also have vectors of 16 bytes.
 //
 // 512 bits make the processor slow down for a while: a picture that is decoded next took longer by
-// more than was saved (docs/performance.md has the figures).
+// more than was saved (docs/internals/performance.md has the figures).
 //
 // Highway gives better units lower bits, and those below AVX2's belong to x86 alone: so these are
 // all units of 512 bits, also ones that newer releases add.

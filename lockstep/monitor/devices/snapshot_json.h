@@ -7,7 +7,7 @@
 
 namespace lockstep::monitor {
 
-/// A snapshot for programs: one object, described in docs/architecture.md. Numbers that are not
+/// A snapshot for programs: one object, described in docs/internals/architecture.md. Numbers that are not
 /// known are null.
 std::string to_json(const HostSnapshot& snapshot);
 

@@ -1,7 +1,7 @@
-"""The pictures of docs/tutorial.md, made from what `lockstep run --dry-run` printed there.
+"""The images of the documentation, drawn from the stored outputs of commands in docs/images.
 
-Each picture has a background of its own, so that it can be read on a light and on a dark page, and a
-title and a description for those who do not see it.
+Each image has its own background, so that it is readable on a light and on a dark page. It has a title and a
+description for screen readers.
 """
 
 import re
@@ -9,6 +9,8 @@ import shlex
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+
+import terminal
 
 INK = "#1f2328"
 SOFT = "#59636e"
@@ -22,9 +24,6 @@ WIDTH = 880
 MARGIN = 16
 
 
-# ---------------------------------------------------------------- what was printed
-
-
 @dataclass
 class Instance:
     number: int
@@ -35,7 +34,7 @@ class Instance:
 
 @dataclass
 class Topology:
-    """A layout, and the batches that the command before it asks for."""
+    """A placement and the batch sizes of the command that printed it."""
 
     instances: list[Instance]
     stages: int
@@ -78,7 +77,7 @@ def _option(words: list[str], name: str, otherwise: int) -> int:
 
 
 def read_topology(text: str) -> Topology:
-    """Reads a command and the table that it printed."""
+    """Reads a command and its output."""
     command, _, printed = text.removeprefix("$ ").partition("\n")
     while command.endswith("\\"):
         more, _, printed = printed.partition("\n")
@@ -103,10 +102,7 @@ def read_topology(text: str) -> Topology:
                     _option(words, "--limit-train", 60000))
 
 
-# ---------------------------------------------------------------- drawing
-
-
-class Picture:
+class Image:
     def __init__(self, height: int, title: str, description: str):
         self.height = height
         self.title = title
@@ -173,18 +169,15 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-# ---------------------------------------------------------------- the pictures
-
-
-def draw_topology(topology: Topology) -> Picture:
-    """Hosts, and in them instances, replicas, stages, devices, and the one copy of the weights."""
+def draw_topology(topology: Topology) -> Image:
+    """Hosts with their instances, replicas, stages, devices and one copy of the weights."""
     hosts = topology.hosts
     carried = "; ".join(f"instance {each.number} on {each.host} carries "
                         f"{'replica' if len(each.replicas) == 1 else 'replicas'} "
                         f"{_listed(each.replicas)}" for each in topology.instances)
     stages = f" Each replica is cut into {topology.stages} stages." if topology.stages > 1 else ""
     tall = 34 * topology.stages + 30
-    picture = Picture(
+    image = Image(
         242 + tall,
         f"{_counted(topology.replicas, 'replica')} in {_counted(len(topology.instances), 'instance')} "
         f"on {_counted(len(hosts), 'host')}",
@@ -192,41 +185,41 @@ def draw_topology(topology: Topology) -> Picture:
         "instances share.")
     room = (WIDTH - MARGIN * (len(hosts) + 1)) / len(hosts)
     for h, host in enumerate(hosts):
-        _draw_host(picture, topology, host, MARGIN + h * (room + MARGIN), room, tall)
-    return picture
+        _draw_host(image, topology, host, MARGIN + h * (room + MARGIN), room, tall)
+    return image
 
 
-def _draw_host(picture, topology, host, x, width, tall):
+def _draw_host(image, topology, host, x, width, tall):
     local = topology.on(host)
-    picture.box(x, 16, width, picture.height - 32)
-    picture.text(x + 12, 38, f"host {host}", 14, "start", bold=True)
-    picture.label(x + 12, 50, width - 24, 36, "weights and optimizer state: one copy, in shared memory",
+    image.box(x, 16, width, image.height - 32)
+    image.text(x + 12, 38, f"host {host}", 14, "start", bold=True)
+    image.label(x + 12, 50, width - 24, 36, "weights and optimizer state: one copy, in shared memory",
                   SHARED, size=12 if width < 500 else 13)
     gap = 10
     each_width = (width - 24 - gap * (len(local) - 1)) / len(local)
     for i, instance in enumerate(local):
         left = x + 12 + i * (each_width + gap)
         fill, edge = _color(instance.number)
-        picture.line([(left + each_width / 2, 86), (left + each_width / 2, 106)], edge)
-        picture.box(left, 106, each_width, tall + 48, fill, edge)
-        picture.text(left + each_width / 2, 126, f"instance {instance.number}", 13, bold=True)
-        _draw_replicas(picture, topology, instance, left, each_width, tall, edge)
-    _draw_devices(picture, topology, host, x + 12, width - 24, 106 + tall + 48 + 14)
+        image.line([(left + each_width / 2, 86), (left + each_width / 2, 106)], edge)
+        image.box(left, 106, each_width, tall + 48, fill, edge)
+        image.text(left + each_width / 2, 126, f"instance {instance.number}", 13, bold=True)
+        _draw_replicas(image, topology, instance, left, each_width, tall, edge)
+    _draw_devices(image, topology, host, x + 12, width - 24, 106 + tall + 48 + 14)
 
 
-def _draw_replicas(picture, topology, instance, left, width, tall, edge):
+def _draw_replicas(image, topology, instance, left, width, tall, edge):
     inner = (width - 12 - 6 * (len(instance.replicas) - 1)) / len(instance.replicas)
     for r, replica in enumerate(instance.replicas):
         x = left + 6 + r * (inner + 6)
-        picture.box(x, 138, inner, tall + 6, PAPER, edge)
-        picture.text(x + inner / 2, 156, f"replica {replica}", 12 if inner > 66 else 11)
+        image.box(x, 138, inner, tall + 6, PAPER, edge)
+        image.text(x + inner / 2, 156, f"replica {replica}", 12 if inner > 66 else 11)
         for stage in range(topology.stages):
             device = topology.devices[(replica, stage)]
             words = f"device {device}" if topology.stages == 1 else f"stage {stage}\ndevice {device}"
-            picture.label(x + 4, 164 + 34 * stage, inner - 8, 31, words, PANEL, LINE, 11)
+            image.label(x + 4, 164 + 34 * stage, inner - 8, 31, words, PANEL, LINE, 11)
 
 
-def _draw_devices(picture, topology, host, x, width, y):
+def _draw_devices(image, topology, host, x, width, y):
     on_host = [replica for instance in topology.on(host) for replica in instance.replicas]
     count = 1 + max(topology.devices[(replica, 0 if topology.stages == 1 else s)]
                     for replica in on_host for s in range(topology.stages))
@@ -239,91 +232,91 @@ def _draw_devices(picture, topology, host, x, width, y):
         stages = sorted({stage for _, stage in here})
         if len(stages) < topology.stages:
             what = f"stage {_listed(stages)} of " + what
-        picture.label(x + device * (inner + 10), y, inner, 44,
+        image.label(x + device * (inner + 10), y, inner, 44,
                       f"device {device}: {_counted(topology.threads, 'core')}\n{what}, in turn",
                       SHARED, size=12, bold=True)
 
 
-def draw_samples(topology: Topology) -> Picture:
-    """Which samples of a step go where."""
+def draw_samples(topology: Topology) -> Image:
+    """The samples of a step, and the replicas that use them."""
     steps = topology.samples // topology.step_samples
     each = topology.batch * topology.accumulation
-    picture = Picture(
-        308, "How the samples of one optimizer step are dealt out",
+    image = Image(
+        308, "The samples of one optimizer step",
         f"The epoch's order is cut into steps of {topology.step_samples} samples. A step is cut into "
         f"{topology.replicas} parts of {each}, one for each replica, and each of these into "
         f"{topology.accumulation} micro-batches of {topology.batch}.")
     left, width = 138, WIDTH - 138 - MARGIN
-    picture.text(MARGIN, 52, "epoch", 14, "start", bold=True)
-    picture.text(MARGIN, 69, f"{topology.samples} samples", 12, "start", SOFT)
+    image.text(MARGIN, 52, "epoch", 14, "start", bold=True)
+    image.text(MARGIN, 69, f"{topology.samples} samples", 12, "start", SOFT)
     shown = min(steps, 8)
     room = width / (shown + (0.6 if steps > shown else 0))
     for step in range(shown):
-        picture.label(left + step * room, 34, room - 4, 40, f"step {step + 1}",
+        image.label(left + step * room, 34, room - 4, 40, f"step {step + 1}",
                       SHARED if step else "#fff3b0", size=12)
     if steps > shown:
-        picture.text(left + shown * room + room * 0.25, 58, "…", 16)
-    picture.area([(left, 74), (left + room - 4, 74), (left + width, 112), (left, 112)], "#fffbe6")
-    picture.text(MARGIN, 130, "one step", 14, "start", bold=True)
-    picture.text(MARGIN, 147, f"{topology.step_samples} samples", 12, "start", SOFT)
-    picture.text(MARGIN, 216, "micro-batches", 14, "start", bold=True)
-    picture.text(MARGIN, 233, f"{topology.batch} samples", 12, "start", SOFT)
+        image.text(left + shown * room + room * 0.25, 58, "…", 16)
+    image.area([(left, 74), (left + room - 4, 74), (left + width, 112), (left, 112)], "#fffbe6")
+    image.text(MARGIN, 130, "one step", 14, "start", bold=True)
+    image.text(MARGIN, 147, f"{topology.step_samples} samples", 12, "start", SOFT)
+    image.text(MARGIN, 216, "micro-batches", 14, "start", bold=True)
+    image.text(MARGIN, 233, f"{topology.batch} samples", 12, "start", SOFT)
     part = width / topology.replicas
     for replica in range(topology.replicas):
         fill, edge = _color(topology.instance_of(replica))
         x = left + replica * part
-        picture.label(x, 112, part - 4, 56, f"replica {replica}\n{each}", fill, edge, 12)
+        image.label(x, 112, part - 4, 56, f"replica {replica}\n{each}", fill, edge, 12)
         small = (part - 4) / topology.accumulation
         for g in range(topology.accumulation):
-            picture.line([(x + (g + 0.5) * small, 168), (x + (g + 0.5) * small, 196)], edge,
+            image.line([(x + (g + 0.5) * small, 168), (x + (g + 0.5) * small, 196)], edge,
                          arrow=True)
-            picture.label(x + g * small, 198, small - 3, 50, f"{g}", PAPER, edge, 12)
+            image.label(x + g * small, 198, small - 3, 50, f"{g}", PAPER, edge, 12)
     for instance in topology.instances:
         fill, edge = _color(instance.number)
         x = left + instance.replicas[0] * part
         end = left + (instance.replicas[-1] + 1) * part - 4
-        picture.line([(x, 262), (x, 270), (end, 270), (end, 262)], edge)
-        picture.text((x + end) / 2, 290, f"instance {instance.number} reads these", 12)
-    return picture
+        image.line([(x, 262), (x, 270), (end, 270), (end, 262)], edge)
+        image.text((x + end) / 2, 290, f"instance {instance.number} reads these", 12)
+    return image
 
 
-def draw_gradients(topology: Topology) -> Picture:
+def draw_gradients(topology: Topology) -> Image:
     """Forward and backward, on the replicas of the first instance."""
     first = topology.instances[0]
     rows = len(first.replicas)
-    picture = Picture(
+    image = Image(
         124 + 86 * rows, "Forward and backward on the replicas of one instance",
         f"Each replica of instance {first.number} takes its {topology.accumulation} micro-batches "
         "one after another, forward and backward with the same weights, adds up their gradients in "
         "that order, and has one leaf in the end.")
     fill, edge = _color(first.number)
-    picture.label(MARGIN, 16, WIDTH - 2 * MARGIN, 34,
-                  "the weights, version 0: all replicas read the same memory, nobody writes it", SHARED)
+    image.label(MARGIN, 16, WIDTH - 2 * MARGIN, 34,
+                  "the weights, version 0: all replicas read the same memory, and none writes it", SHARED)
     left = 96
     leaf_width = 96
     room = (WIDTH - MARGIN - leaf_width - 16 - left) / topology.accumulation
     for r, replica in enumerate(first.replicas):
         y = 70 + 86 * r
-        picture.text(MARGIN, y + 34, f"replica {replica}", 13, "start", bold=True)
+        image.text(MARGIN, y + 34, f"replica {replica}", 13, "start", bold=True)
         for g in range(topology.accumulation):
             x = left + g * room
             gap = 14
             width = (room - 24 - 4 * gap) / 3
             for i, words in enumerate([f"micro-batch\n{g}", "forward", "backward"]):
                 at = x + i * (width + gap)
-                picture.label(at, y, width, 58, words, fill if i else PAPER, edge, 12)
-                picture.line([(at + width, y + 29), (at + width + gap - 1, y + 29)], arrow=True)
+                image.label(at, y, width, 58, words, fill if i else PAPER, edge, 12)
+                image.line([(at + width, y + 29), (at + width + gap - 1, y + 29)], arrow=True)
             plus = x + 3 * (width + gap)
-            picture.label(plus, y + 17, 24, 24, "+", PAPER, edge)
-            picture.line([(plus + 24, y + 29), (x + room - 1, y + 29)], arrow=True)
-        picture.label(WIDTH - MARGIN - leaf_width - 16, y, leaf_width + 16, 58,
+            image.label(plus, y + 17, 24, 24, "+", PAPER, edge)
+            image.line([(plus + 24, y + 29), (x + room - 1, y + 29)], arrow=True)
+        image.label(WIDTH - MARGIN - leaf_width - 16, y, leaf_width + 16, 58,
                       f"leaf {replica}\nits gradient", fill, edge, 13, bold=True)
     others = [each.number for each in topology.instances[1:]]
     if others:
-        picture.text(WIDTH / 2, picture.height - 22,
+        image.text(WIDTH / 2, image.height - 22,
                      f"the same at the same time on instance{'s' if len(others) > 1 else ''} "
                      f"{_listed(others)}, with samples of their own", 13, fill=SOFT)
-    return picture
+    return image
 
 
 def _tree(first: int, size: int, leaves: int):
@@ -336,17 +329,17 @@ def _tree(first: int, size: int, leaves: int):
     return left if right is None else (first, size, left, right)
 
 
-def draw_tree(topology: Topology) -> Picture:
-    """The order in which gradients are added: a tree over replicas, coloured by who can add alone."""
+def draw_tree(topology: Topology) -> Image:
+    """The order in which gradients are added, a tree over replicas, colored by the instance that computes each node."""
     leaves = topology.replicas
     levels = max(1, (leaves - 1).bit_length())
     carried = "; ".join(f"instance {each.number} carries {_listed(each.replicas)}"
                         for each in topology.instances)
-    picture = Picture(
+    image = Image(
         116 + 70 * levels, f"The tree that adds the gradients of {leaves} replicas",
         f"Neighbours are added first, then pairs of neighbours, up to the sum of all. {carried}. "
-        "Nodes in an instance's colour are made by that instance alone; white ones are made of "
-        "what several instances have.")
+        "Nodes in an instance's colour are computed by that instance alone; white nodes are combined "
+        "from several instances.")
     left, width = MARGIN, WIDTH - 2 * MARGIN
     part = width / leaves
     base = 20 + 70 * levels
@@ -360,17 +353,17 @@ def draw_tree(topology: Topology) -> Picture:
         y = base - 70 * level
         if level == 0:
             x = left + (first + 0.5) * part
-            picture.label(x - part / 2 + 5, y, part - 10, 40, f"leaf {first}", fill, edge, 13)
+            image.label(x - part / 2 + 5, y, part - 10, 40, f"leaf {first}", fill, edge, 13)
             return x, y
         below = [draw(low), draw(high)]
         x = sum(each[0] for each in below) / 2
         half = 62 if size >= leaves else 48
         for child_x, child_y in below:
             end = x + max(-half + 12, min(half - 12, (child_x - x) * 0.35))
-            picture.line([(child_x, child_y), (end, y + 37)], arrow=True)
+            image.line([(child_x, child_y), (end, y + 37)], arrow=True)
         words = "the sum of all" if size >= leaves else f"{first} + … + {last}" if last - first > 1 \
             else f"{first} + {last}"
-        picture.label(x - half, y, 2 * half, 36, words, fill, edge, 13, bold=size >= leaves)
+        image.label(x - half, y, 2 * half, 36, words, fill, edge, 13, bold=size >= leaves)
         return x, y
 
     draw(_tree(0, 1 << levels, leaves))
@@ -378,16 +371,16 @@ def draw_tree(topology: Topology) -> Picture:
         _, edge = _color(instance.number)
         begin = left + instance.replicas[0] * part + 5
         end = left + (instance.replicas[-1] + 1) * part - 5
-        picture.line([(begin, base + 48), (begin, base + 56), (end, base + 56), (end, base + 48)], edge)
-        picture.text((begin + end) / 2, base + 76, f"instance {instance.number}", 13)
-    return picture
+        image.line([(begin, base + 48), (begin, base + 56), (end, base + 56), (end, base + 48)], edge)
+        image.text((begin + end) / 2, base + 76, f"instance {instance.number}", 13)
+    return image
 
 
-def draw_update(topology: Topology) -> Picture:
-    """One state in two versions; each instance writes a slice of the one that is not current."""
+def draw_update(topology: Topology) -> Image:
+    """One state in two versions. Each instance writes a slice of the version that is not current."""
     host = topology.hosts[0]
     local = topology.on(host)
-    picture = Picture(
+    image = Image(
         356, "Reducing and updating, a slice for each instance",
         f"The state is one flat array in two versions. Each of {_counted(len(local), 'instance')} "
         "adds up the gradients of its slice along the tree, runs the optimizer on it, and writes "
@@ -395,30 +388,30 @@ def draw_update(topology: Topology) -> Picture:
     left, width = 150, WIDTH - 150 - MARGIN
     part = width / len(local)
     for y, name, words in ((48, "version 0", "current: all read it"), (226, "version 1", "being written")):
-        picture.text(MARGIN, y + 14, name, 14, "start", bold=True)
-        picture.text(MARGIN, y + 32, words, 12, "start", SOFT)
-    picture.text(left, 34, "weights, buffers, optimizer state: one flat array", 12, "start", SOFT)
-    picture.text(MARGIN, 140, "each instance,", 13, "start")
-    picture.text(MARGIN, 157, "its own slice", 13, "start")
+        image.text(MARGIN, y + 14, name, 14, "start", bold=True)
+        image.text(MARGIN, y + 32, words, 12, "start", SOFT)
+    image.text(left, 34, "weights, buffers, optimizer state: one flat array", 12, "start", SOFT)
+    image.text(MARGIN, 140, "each instance,", 13, "start")
+    image.text(MARGIN, 157, "its own slice", 13, "start")
     for i, instance in enumerate(local):
         fill, edge = _color(instance.number)
         x = left + i * part
-        picture.label(x, 44, part - 4, 40, f"slice {i}", SHARED, LINE)
+        image.label(x, 44, part - 4, 40, f"slice {i}", SHARED, LINE)
         middle = x + part / 2 - 2
-        picture.line([(middle, 84), (middle, 104)], arrow=True)
-        picture.label(x, 106, part - 4, 84,
+        image.line([(middle, 84), (middle, 104)], arrow=True)
+        image.label(x, 106, part - 4, 84,
                       f"instance {instance.number}\nadds up all leaves\nalong the tree,\n"
                       "runs the optimizer", fill, edge, 12, bold=True)
-        picture.line([(middle, 190), (middle, 220)], arrow=True)
-        picture.label(x, 222, part - 4, 40, f"slice {i}", fill, edge)
-    picture.line([(left, 272), (left, 280), (left + width - 4, 280), (left + width - 4, 272)])
-    picture.line([(left + width / 2, 280), (left + width / 2, 298)], arrow=True)
-    picture.label(left + width / 2 - 190, 300, 380, 36,
+        image.line([(middle, 190), (middle, 220)], arrow=True)
+        image.label(x, 222, part - 4, 40, f"slice {i}", fill, edge)
+    image.line([(left, 272), (left, 280), (left + width - 4, 280), (left + width - 4, 272)])
+    image.line([(left + width / 2, 280), (left + width / 2, 298)], arrow=True)
+    image.label(left + width / 2 - 190, 300, 380, 36,
                   "all slices are there: one word says “version 1”", "#fff3b0", "#94801a", 13, bold=True)
-    return picture
+    return image
 
 
-def draw_step(topology: Topology) -> Picture:
+def draw_step(topology: Topology) -> Image:
     """One optimizer step as a loop."""
     boxes = [
         ("load", f"{topology.step_samples} samples,\n{topology.batch} for each\nmicro-batch", FILLS[0],
@@ -428,35 +421,35 @@ def draw_step(topology: Topology) -> Picture:
         ("reduce", f"{topology.replicas} gradients,\nalong one\nfixed tree", FILLS[1], EDGES[1]),
         ("update", "each instance\na slice of the\nnext weights", FILLS[3], EDGES[3]),
         ("commit", "one word:\nthe next weights\nare current", FILLS[5], EDGES[5])]
-    picture = Picture(206, "One optimizer step",
+    image = Image(206, "One optimizer step",
                       "Load, forward and backward, reduce, update, commit; then the next step begins. "
                       "The samples of the next step are loaded while this one computes.")
     gap = 22
     width = (WIDTH - 2 * MARGIN - gap * (len(boxes) - 1)) / len(boxes)
     for i, (name, words, fill, edge) in enumerate(boxes):
         x = MARGIN + i * (width + gap)
-        picture.box(x, 24, width, 104, fill, edge)
-        picture.text(x + width / 2, 48, name, 14, bold=True)
+        image.box(x, 24, width, 104, fill, edge)
+        image.text(x + width / 2, 48, name, 14, bold=True)
         for k, line in enumerate(words.split("\n")):
-            picture.text(x + width / 2, 72 + 17 * k, line, 12)
+            image.text(x + width / 2, 72 + 17 * k, line, 12)
         if i:
-            picture.line([(x - gap + 2, 76), (x - 2, 76)], arrow=True)
+            image.line([(x - gap + 2, 76), (x - 2, 76)], arrow=True)
     last = WIDTH - MARGIN - width / 2
     first = MARGIN + width / 2
-    picture.line([(last, 128), (last, 156), (first + width + gap, 156), (first + width + gap, 132)],
+    image.line([(last, 128), (last, 156), (first + width + gap, 156), (first + width + gap, 132)],
                  arrow=True)
-    picture.text((first + width + gap + last) / 2, 176, "next step", 13, fill=SOFT)
-    picture.line([(first - 34, 128), (first - 34, 156), (first + 34, 156), (first + 34, 132)], arrow=True,
+    image.text((first + width + gap + last) / 2, 176, "next step", 13, fill=SOFT)
+    image.line([(first - 34, 128), (first - 34, 156), (first + 34, 156), (first + 34, 132)], arrow=True,
                  dashed=True)
-    picture.text(first, 176, "loads ahead", 13, fill=SOFT)
-    return picture
+    image.text(first, 176, "loads ahead", 13, fill=SOFT)
+    return image
 
 
-def draw_crash(topology: Topology) -> Picture:
-    """An instance dies in the middle of a step; the state of the step before outlives it."""
+def draw_crash(topology: Topology) -> Image:
+    """A crash in the middle of a step, after which the state of the previous step is still there."""
     victim = topology.instances[len(topology.instances) // 2].number
     count = len(topology.instances)
-    picture = Picture(
+    image = Image(
         132 + 40 * count, "A crash in the middle of a step",
         f"Instance {victim} dies in step k+1. The launcher holds the state after step k. All "
         "instances are started again, take that state, and compute step k+1 once more.")
@@ -465,40 +458,37 @@ def draw_crash(topology: Topology) -> Picture:
     x = left
     places = []
     for words, width in columns:
-        picture.text(x + width / 2, 34, words, 13, bold=words != "start again",
+        image.text(x + width / 2, 34, words, 13, bold=words != "start again",
                      fill=SOFT if words == "start again" else INK)
         places.append((x, width))
         x += width + 10
     for i, instance in enumerate(topology.instances):
         y = 48 + 40 * i
         fill, edge = _color(instance.number)
-        picture.text(MARGIN, y + 20, f"instance {instance.number}", 13, "start", bold=True)
+        image.text(MARGIN, y + 20, f"instance {instance.number}", 13, "start", bold=True)
         for column, (begin, width) in enumerate(places):
             if column == 2:
                 continue
             if column == 1:
                 short = width * (0.45 if instance.number == victim else 0.6)
-                picture.box(begin, y, short, 30, PAPER, edge, dashed=True)
+                image.box(begin, y, short, 30, PAPER, edge, dashed=True)
                 if instance.number == victim:
-                    picture.text(begin + short + 12, y + 21, "✗", 18, fill="#b42318", bold=True)
+                    image.text(begin + short + 12, y + 21, "✗", 18, fill="#b42318", bold=True)
                 continue
-            picture.box(begin, y, width, 30, fill, edge)
+            image.box(begin, y, width, 30, fill, edge)
     y = 48 + 40 * count + 12
-    picture.text(MARGIN, y + 18, "launcher’s", 13, "start", bold=True)
-    picture.text(MARGIN, y + 34, "memory", 13, "start", bold=True)
+    image.text(MARGIN, y + 18, "launcher’s", 13, "start", bold=True)
+    image.text(MARGIN, y + 34, "memory", 13, "start", bold=True)
     kept = places[0][0] + places[0][1]
     again = places[3][0] + places[3][1]
-    picture.label(kept, y, again - kept, 38, "the state after step k", SHARED)
-    picture.label(again + 4, y, places[4][0] + places[4][1] - again - 4, 38, "after step k+1", SHARED)
-    picture.line([(places[3][0] + 4, y), (places[3][0] + 4, y - 10)], arrow=True)
-    return picture
-
-
-# ---------------------------------------------------------------- all of them
+    image.label(kept, y, again - kept, 38, "the state after step k", SHARED)
+    image.label(again + 4, y, places[4][0] + places[4][1] - again - 4, 38, "after step k+1", SHARED)
+    image.line([(places[3][0] + 4, y), (places[3][0] + 4, y - 10)], arrow=True)
+    return image
 
 
 def make_all(folder: Path) -> dict[str, str]:
-    """The text of each picture, by the name of its file."""
+    """The text of each image, by the name of its file."""
     four = read_topology((folder / "topology.txt").read_text())
     three = read_topology((folder / "topology-three.txt").read_text())
     stages = read_topology((folder / "topology-stages.txt").read_text())
@@ -508,4 +498,8 @@ def make_all(folder: Path) -> dict[str, str]:
              "tree-three": draw_tree(three), "update": draw_update(four), "step": draw_step(four),
              "crash": draw_crash(four), "stages": draw_topology(stages),
              "hosts": draw_topology(hosts)}
-    return {f"{name}.svg": picture.svg() for name, picture in drawn.items()}
+    recording = terminal.draw(
+        (folder / "demo.txt").read_text(), "A run of make demo",
+        "Four replicas in two processes train a ResNet-20 on Fashion-MNIST for two epochs. The run ends with the test "
+        "accuracy and a digest of the weights.")
+    return {"demo.svg": recording, **{f"{name}.svg": image.svg() for name, image in drawn.items()}}

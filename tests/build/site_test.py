@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Builds the documentation site and looks at it in Chromium: site_test.py LOCKSTEP FOLDER.
+
+The site and screenshots with widths of 1280 and 390 pixels go into FOLDER. Exit code 77 if Doxygen, mkdocs, its theme,
+Chromium or chromedriver is not installed.
+"""
+
+import functools
+import html as html_module
+import http.server
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "monitor"), str(ROOT / "tools" / "docs")]
+from browse_dashboard import Browser, eventually, expect  # noqa: E402
+
+PAGES = ["index.html", "start/install.html", "start/tutorial.html", "guides/models.html", "guides/migration.html",
+         "guides/security.html", "reference/commands.html", "reference/commands/train.html",
+         "reference/commands/run.html", "reference/file-formats.html", "reference/examples/train_model.html",
+         "reference/api/World.html", "reference/api/data.html", "internals/architecture.html", "internals/performance.html", "internals/comparison.html",
+         "internals/features.html"]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def serve(folder: Path) -> http.server.ThreadingHTTPServer:
+    handler = functools.partial(Quiet, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def build(lockstep: str, output: Path) -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools" / "docs" / "build_site.py", "--lockstep", lockstep,
+                           "--output", output], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(done.stdout, flush=True)
+        sys.exit(done.returncode)
+
+
+def check_files(html: Path, lockstep: str) -> None:
+    """What needs no browser."""
+    foreign = [f"{file.relative_to(html)}: {found}" for file in html.rglob("*.html")
+               for found in re.findall(r'<(?:script|img|link|iframe)[^>]+(?:src|href)="?(?:https?:)?//[^" >]+', file.read_text())]
+    expect("no script, style, font or image from the network", not foreign, foreign[:3])
+    shown = subprocess.run([lockstep, "--help"], capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"^  (\w+) ", shown.split("Commands:")[1], re.MULTILINE)
+    missing = [name for name in names if not (html / "reference" / "commands" / f"{name}.html").is_file()]
+    expect("a page for each command", len(names) > 5 and not missing, missing)
+    world = (html / "reference" / "api" / "World.html").read_text()
+    expect("members of a class with their comments", "num_replicas" in world and "Replicas of the whole job" in world)
+    unreadable = [str(file.relative_to(html)) for file in html.rglob("*.html") if re.search("[\x02\x03]", file.read_text())]
+    expect("no control characters", not unreadable, unreadable[:3])
+    comments = [str(file.relative_to(html)) for file in html.rglob("*.html")
+                if re.search(r"<!-- (run|not run|cpp|file=)", file.read_text())]
+    expect("no comments for scripts", not comments, comments)
+
+
+def check_anchors(html: Path) -> None:
+    texts = {file: file.read_text() for file in html.rglob("*.html") if file.name != "404.html"}
+    ids = {file: set(re.findall(r'\bid="?([^" >]+)', text)) for file, text in texts.items()}
+    broken = []
+    for file, text in texts.items():
+        for link in re.findall(r'<a [^>]*?href="([^"]+)"', text):
+            path, _, anchor = html_module.unescape(link).partition("#")
+            if re.match(r"[a-z]+:", path):
+                continue
+            target = (file.parent / path).resolve() if path else file
+            if target not in ids and not target.exists():
+                broken.append(f"{file.relative_to(html)}: {link}")
+            elif anchor and target in ids and anchor not in ids[target] and anchor != "__skip":
+                broken.append(f"{file.relative_to(html)}: {link}")
+    expect("links to pages and anchors of the site", not broken, broken[:5])
+
+
+def open_page(browser, base: str, page: str) -> None:
+    browser.command("POST", "/url", {"url": f"{base}/{page}"})
+
+
+def check_overflow(browser, base: str, width: int) -> None:
+    browser.resize(width, 900)
+    for page in PAGES:
+        open_page(browser, base, page)
+        found = browser.run("return document.documentElement.scrollWidth")
+        expect(f"no sideways scrolling of {page} with {width} pixels", found <= width, found)
+
+
+def check_search(browser, base: str) -> None:
+    open_page(browser, base, "index.html")
+    eventually(browser, "a search box", "return document.querySelector('input.md-search__input') !== null")
+    browser.run("const box = document.querySelector('input.md-search__input');"
+                "box.focus(); box.value = 'checkpoint'; box.dispatchEvent(new Event('input', {bubbles: true}));"
+                "box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))")
+    eventually(browser, "results of a search for a word",
+               "return [...document.querySelectorAll('.md-search-result__link')].some(link => link.href.includes('crashes'))")
+
+
+def theme_of(browser) -> list[str]:
+    return browser.run("return [document.body.dataset.mdColorScheme, getComputedStyle(document.body).backgroundColor]")
+
+
+def check_themes(browser, base: str, folder: Path) -> None:
+    seen = {}
+    for preference in ("light", "dark"):
+        browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": preference}])
+        browser.run("localStorage.clear()")
+        open_page(browser, base, "guides/crashes.html")
+        scheme = {"light": "default", "dark": "slate"}[preference]
+        eventually(browser, f"the {preference} theme, as the system asks for",
+                   f"return document.body.dataset.mdColorScheme === '{scheme}'")
+        seen[preference] = theme_of(browser)
+        for width in (1280, 390):
+            browser.resize(width, 900)
+            browser.screenshot(f"{folder}/site-{width}-{preference}.png")
+        browser.resize(1280, 900)
+    expect("two backgrounds", seen["light"][1] != seen["dark"][1], seen)
+    before = theme_of(browser)
+    browser.run("[...document.querySelectorAll('label[title^=\"Switch to\"]')].find(label => !label.hidden).click()")
+    eventually(browser, "the other theme after a click", f"return document.body.dataset.mdColorScheme !== '{before[0]}'")
+
+
+def look(browser, base: str, folder: Path) -> None:
+    browser.resize(1280, 900)
+    open_page(browser, base, "index.html")
+    title = browser.run("return document.title")
+    expect("the title", "lockstep" in title, title)
+    tabs = browser.run("return [...document.querySelectorAll('.md-tabs__link')].map(link => link.textContent.trim())")
+    expect("the four sections", tabs == ["Home", "Start", "Guides", "Reference", "Internals"], tabs)
+    check_search(browser, base)
+    check_themes(browser, base, folder)
+    check_overflow(browser, base, 1280)
+    check_overflow(browser, base, 390)
+
+
+def main() -> int:
+    lockstep, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    build(lockstep, folder)
+    check_files(folder / "html", lockstep)
+    check_anchors(folder / "html")
+    server = serve(folder / "html")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        try:
+            browser = Browser(profile)
+        except SystemExit:
+            print("site: Chromium or chromedriver is not installed; try: make packages-test", flush=True)
+            raise
+        try:
+            look(browser, f"http://127.0.0.1:{server.server_address[1]}", folder)
+        finally:
+            browser.close()
+            server.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
