@@ -321,33 +321,32 @@ TEST_F(ConnectionTableTest, GivesUpARequestThatIsNotCompleteInTime) {
   ConnectionTable table({.most = 10, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
   add(table, second_, 50ms);
-  table.give_up_overdue(start_ + 101ms);
+  table.close_overdue(start_ + 101ms);
   EXPECT_TRUE(first_.is_closed() && !second_.is_closed());
-  EXPECT_EQ(table.given_up(), 1U);
-  table.give_up_overdue(start_ + 102ms);
-  EXPECT_EQ(table.given_up(), 1U);  // once is enough
+  EXPECT_EQ(table.closed(), 1U);
+  table.close_overdue(start_ + 102ms);
+  EXPECT_EQ(table.closed(), 1U);  // once is enough
 }
 
-TEST_F(ConnectionTableTest, WaitsLongerForAReaderAndForeverForAQuietStream) {
+TEST_F(ConnectionTableTest, WaitsLongerForAReaderAndForeverForAStream) {
   ConnectionTable table({.most = 10, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
   add(table, second_, 0ms);
   add(table, third_, 0ms);
-  table.answering(&first_, start_);
-  table.answering(&second_, start_);
-  table.resting(&second_);
-  table.answering(&third_, start_);
-  table.awaiting_request(&third_, start_ + 900ms);
-  table.give_up_overdue(start_ + 999ms);
-  EXPECT_EQ(table.given_up(), 0U);
-  table.give_up_overdue(start_ + 1001ms);
+  table.begin_answer(&first_, start_);
+  table.begin_stream(&second_);
+  table.begin_answer(&third_, start_);
+  table.begin_request(&third_, start_ + 900ms);
+  table.close_overdue(start_ + 999ms);
+  EXPECT_EQ(table.closed(), 0U);
+  table.close_overdue(start_ + 1001ms);
   EXPECT_TRUE(first_.is_closed() && !second_.is_closed() && third_.is_closed());
 }
 
 TEST_F(ConnectionTableTest, MakesRoomByTheOldestRequestThatIsNotComplete) {
   ConnectionTable table({.most = 4, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
-  table.answering(&first_, start_);
+  table.begin_answer(&first_, start_);
   add(table, second_, 1ms);
   add(table, third_, 2ms);
   EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
@@ -359,8 +358,8 @@ TEST_F(ConnectionTableTest, MakesRoomByTheOldestReaderWhereAllRequestsAreComplet
   ConnectionTable table({.most = 4, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
   add(table, second_, 1ms);
-  table.answering(&second_, start_ + 2ms);
-  table.answering(&first_, start_ + 3ms);
+  table.begin_answer(&second_, start_ + 2ms);
+  table.begin_answer(&first_, start_ + 3ms);
   add(table, third_, 4ms);
   EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
 }
