@@ -212,6 +212,8 @@ TEST(DescribeEndTest, NamesTheExitCodeTheTimeAndTheCause) {
             "failed after 5 min (exit code 137): instance 1: killed by SIGKILL after step 20");
   EXPECT_EQ(text({interrupted, end_entry(130, 9000)}),
             "interrupted by SIGINT after 2.5 h (exit code 130)");
+  EXPECT_EQ(text({interrupted, end_entry(75, 3)}),
+            "stopped with a checkpoint after 3.0 s (exit code 75)");
   EXPECT_EQ(text({end_entry(2, 0.04)}), "failed after 0.0 s (exit code 2)");
 }
 

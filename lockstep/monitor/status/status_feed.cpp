@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/process_facts.h"
 #include "lockstep/events/job_summary.h"
 
@@ -61,6 +62,8 @@ JobEnd describe_end(std::span<const events::LogEntry> entries) {
   JobEnd end{.exit_code = summary.exit_code};
   if (*summary.exit_code == 0) {
     end.text = "succeeded " + when;
+  } else if (summary.exit_code == exit_code(ErrorKind::Stopped)) {
+    end.text = "stopped with a checkpoint " + when;
   } else if (summary.interrupted) {
     end.text = fmt::format("interrupted by {} {}", *summary.interrupted, when);
   } else if (const auto& failure = summary.failure) {
