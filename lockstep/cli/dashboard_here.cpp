@@ -99,8 +99,8 @@ int dashboard_here(const Invocation& invocation) {
   const auto ends = block_end_signals();
   monitor::StatusFeed feed(invocation.environment,
                            {.job = arguments.job, .shows_others = options.token.has_value()});
-  const monitor::DashboardServer server(feed, options);
-  fmt::print("{}{}\n", kDashboardGreeting, server.url());
+  const auto server = monitor::serve_dashboard(feed, options);
+  fmt::print("{}{}\n", kDashboardGreeting, server->url());
   if (std::fflush(stdout) != 0) throw io_error("standard output");
   int signal = 0;
   ::sigwait(&ends, &signal);

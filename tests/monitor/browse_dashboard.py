@@ -117,7 +117,7 @@ LAST_STEP = "return Chart.getChart('loss-canvas')?.data.datasets[0].data.at(-1)?
 
 def check_curves_move(browser):
     for name in ("loss", "accuracy", "speed"):
-        points = f"Chart.getChart('{name}-canvas')?.data.datasets[0].data.length ?? 0"
+        points = f"(Chart.getChart('{name}-canvas')?.data.datasets[0].data.length ?? 0)"
         eventually(browser, f"the curve of {name}", f"return {points} > 3")
     first = browser.run(LAST_STEP)
     eventually(browser, "curves that move", f"return (() => {{ {LAST_STEP} }})() > {first}")

@@ -372,7 +372,7 @@ class DashboardOptionsTest : public ::testing::Test {
 
   void expect_refused(const DashboardOptions& options, const std::string& text,
                       ErrorKind kind = ErrorKind::Options) {
-    expect_error([&] { const DashboardServer server(feed_, options); }, kind, text);
+    expect_error([&] { serve_dashboard(feed_, options); }, kind, text);
   }
 
   testing::FakeJobFeed feed_;
@@ -381,7 +381,7 @@ class DashboardOptionsTest : public ::testing::Test {
 TEST(DashboardAbsentTest, SaysWhatTheBuildLacks) {
   if (dashboard_is_built()) GTEST_SKIP() << "this build has a web server";
   testing::FakeJobFeed feed;
-  expect_error([&] { const DashboardServer server(feed, {}); }, ErrorKind::Unavailable,
+  expect_error([&] { serve_dashboard(feed, {}); }, ErrorKind::Unavailable,
                "dashboard: this build has no web server");
 }
 
@@ -403,11 +403,11 @@ TEST_F(DashboardOptionsTest, RefusesWhatMakesNoSense) {
 }
 
 TEST_F(DashboardOptionsTest, NamesAPortThatIsTaken) {
-  const DashboardServer first(feed_, {});
+  const auto first = serve_dashboard(feed_, {});
   testing::FakeJobFeed other;
   expect_error(
-      [&] { const DashboardServer second(other, {.port = first.port()}); }, ErrorKind::Io,
-      "dashboard: port " + std::to_string(first.port()) + " of 127.0.0.1: Address already in use");
+      [&] { serve_dashboard(other, {.port = first->port()}); }, ErrorKind::Io,
+      "dashboard: port " + std::to_string(first->port()) + " of 127.0.0.1: Address already in use");
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ class DashboardServerTest : public ::testing::Test {
   }
 
   DashboardServer& serve(DashboardOptions options = {.interval = 20ms}) {
-    server_ = std::make_unique<DashboardServer>(feed_, options);
+    server_ = serve_dashboard(feed_, options);
     return *server_;
   }
 
@@ -313,13 +313,13 @@ class BlockedFeed final : public JobFeed {
 
 TEST_F(DashboardServerTest, AnswersWhileTheFeedBlocks) {
   BlockedFeed feed;
-  const DashboardServer server(feed, {.interval = 10ms});
+  const auto server = serve_dashboard(feed, {.interval = 10ms});
   EXPECT_TRUE(testing::eventually([&] { return feed.looks == 2; }, 20s));
-  EXPECT_THAT(ask(server.port(), "GET /api/jobs"), HasSubstr("\"step\":1"));
-  auto stream = open_stream(server.port());
+  EXPECT_THAT(ask(server->port(), "GET /api/jobs"), HasSubstr("\"step\":1"));
+  auto stream = open_stream(server->port());
   EXPECT_EQ(read_steps(*stream, 1), std::vector<int>{1});
   feed.is_blocked = false;
-  EXPECT_EQ(status_of(ask(server.port(), "GET /")), 200);
+  EXPECT_EQ(status_of(ask(server->port(), "GET /")), 200);
 }
 
 long resident_kib(pid_t process) {

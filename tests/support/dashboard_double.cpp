@@ -32,12 +32,12 @@ int main(int count, char** arguments) {
   if (count > 2) options.token = arguments[2];
   try {
     lockstep::testing::FakeJobFeed feed;
-    const lockstep::monitor::DashboardServer server(feed, options);
-    std::printf("serving %s\n", server.url().c_str());
+    const auto server = lockstep::monitor::serve_dashboard(feed, options);
+    std::printf("serving %s\n", server->url().c_str());
     std::fflush(stdout);
     wait_for_end();
     feed.end_training();
-    const auto seen = server.statistics();
+    const auto seen = server->statistics();
     std::printf("%lu connections, %lu requests, %lu given up\n", seen.connections, seen.requests,
                 seen.given_up);
   } catch (const lockstep::Error& error) {

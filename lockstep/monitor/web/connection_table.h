@@ -1,12 +1,14 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstddef>
 #include <unordered_map>
 
 namespace lockstep::monitor {
 
-/// The connections of a server, and the time that each has been waited for.
+/// The connections of a server, and since when the server waits for each.
 ///
 /// libmicrohttpd closes connections that are idle. A client that sends one byte now and then is
 /// never idle, so this table limits the total time of a request and of an answer. If almost all
@@ -30,14 +32,25 @@ class ConnectionTable {
 
   /// Adds a connection that will send a request. If there is no room for another connection, closes
   /// the oldest incomplete request, or if there is none, the oldest answer.
-  void add(Key key, int fd, Clock::time_point now);
+  void add(Key key, int fd, Clock::time_point now) {
+    connections_[key] = {.fd = fd, .since = now};
+    // One place stays free, because libmicrohttpd accepts no connection if all places are taken.
+    // A client may have a reason to read an answer slowly, but none to send a request slowly.
+    const bool has_room = connections_.size() + 1 < limits_.most;
+    if (!has_room && !close_oldest(State::Request, key)) close_oldest(State::Answer, key);
+  }
   void remove(Key key) { connections_.erase(key); }
 
   void begin_request(Key key, Clock::time_point now) { set(key, State::Request, now); }
   void begin_answer(Key key, Clock::time_point now) { set(key, State::Answer, now); }
   void begin_stream(Key key) { set(key, State::Stream, {}); }
 
-  void close_overdue(Clock::time_point now);
+  void close_overdue(Clock::time_point now) {
+    for (auto& [key, connection] : connections_) {
+      const auto limit = connection.state == State::Request ? limits_.request : limits_.answer;
+      if (connection.state != State::Stream && now - connection.since > limit) close(connection);
+    }
+  }
 
   std::size_t size() const noexcept { return connections_.size(); }
   std::size_t closed() const noexcept { return closed_; }
@@ -51,9 +64,29 @@ class ConnectionTable {
     bool is_closed = false;
   };
 
-  void set(Key key, State state, Clock::time_point now);
-  void close(Connection& connection);
-  void make_room(Key newest);
+  void set(Key key, State state, Clock::time_point now) {
+    const auto found = connections_.find(key);
+    if (found == connections_.end()) return;
+    found->second.state = state;
+    found->second.since = now;
+  }
+
+  void close(Connection& connection) {
+    if (connection.is_closed) return;
+    connection.is_closed = true;
+    ++closed_;
+    ::shutdown(connection.fd, SHUT_RDWR);
+  }
+
+  bool close_oldest(State state, Key newest) {
+    Connection* oldest = nullptr;
+    for (auto& [key, connection] : connections_) {
+      if (key == newest || connection.state != state || connection.is_closed) continue;
+      if (oldest == nullptr || connection.since < oldest->since) oldest = &connection;
+    }
+    if (oldest != nullptr) close(*oldest);
+    return oldest != nullptr;
+  }
 
   Limits limits_;
   std::unordered_map<Key, Connection> connections_;

@@ -202,8 +202,6 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-}  // namespace
-
 /// Two threads share the members below `mutex_`:
 ///
 /// - libmicrohttpd's thread runs all callbacks (`on_…`, `read_stream`, `forget_stream`) and alone
@@ -213,14 +211,14 @@ class SignalsBlocked {
 /// libmicrohttpd calls back without holding a lock of its own that `MHD_resume_connection` or
 /// `MHD_suspend_connection` needs, so both may be called with `mutex_` locked. No response is
 /// queued or destroyed with `mutex_` locked, because that may call `forget_stream`.
-class DashboardServer::Service {
+class Service final : public DashboardServer {
  public:
   Service(JobFeed& feed, const DashboardOptions& options);
-  ~Service();
+  ~Service() override;
 
-  int port() const { return port_; }
-  std::string url() const;
-  DashboardStatistics statistics() const;
+  int port() const override { return port_; }
+  std::string url() const override;
+  DashboardStatistics statistics() const override;
 
  private:
   struct DaemonDeleter {
@@ -283,7 +281,7 @@ class DashboardServer::Service {
   std::thread watcher_;
 };
 
-DashboardServer::Service::Service(JobFeed& feed, const DashboardOptions& options)
+Service::Service(JobFeed& feed, const DashboardOptions& options)
     : options_(options),
       token_(options.token ? TokenCheck(*options.token) : TokenCheck()),
       state_(feed),
@@ -302,7 +300,7 @@ DashboardServer::Service::Service(JobFeed& feed, const DashboardOptions& options
   watcher_ = std::thread([this] { watch(); });
 }
 
-DashboardServer::Service::~Service() {
+Service::~Service() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
@@ -318,7 +316,7 @@ DashboardServer::Service::~Service() {
   daemon_.reset();
 }
 
-void DashboardServer::Service::start_daemon(const UniqueFd& listening) {
+void Service::start_daemon(const UniqueFd& listening) {
   using std::chrono::ceil;
   using std::chrono::seconds;
   // libmicrohttpd closes the socket that it is given, so it gets a copy.
@@ -341,7 +339,7 @@ void DashboardServer::Service::start_daemon(const UniqueFd& listening) {
 }
 
 /// Asks the feed at each interval, and looks for slow clients more often.
-void DashboardServer::Service::watch() {
+void Service::watch() {
   auto next_look = Clock::now() + options_.interval;
   std::unique_lock lock(mutex_);
   while (!is_stopping_) {
@@ -359,7 +357,7 @@ void DashboardServer::Service::watch() {
 }
 
 /// Asks the feed. Returns the event for the streams, or nothing if the state has not changed.
-Text DashboardServer::Service::look() {
+Text Service::look() {
   const auto before = state_.version();
   state_.refresh();
   return state_.version() == before ? nullptr : make_event(*state_.text());
@@ -367,7 +365,7 @@ Text DashboardServer::Service::look() {
 
 /// Makes an event the newest one, and resumes the streams that have something to send. The caller
 /// has locked `mutex_`.
-void DashboardServer::Service::publish(Text event) {
+void Service::publish(Text event) {
   static const Text kSignOfLife = std::make_shared<const std::string>(": still here\n\n");
   if (event) {
     event_ = std::move(event);
@@ -384,8 +382,7 @@ void DashboardServer::Service::publish(Text event) {
   }
 }
 
-ssize_t DashboardServer::Service::read_stream(void* stream, std::uint64_t, char* buffer,
-                                              std::size_t most) {
+ssize_t Service::read_stream(void* stream, std::uint64_t, char* buffer, std::size_t most) {
   auto& self = *static_cast<Stream*>(stream);
   auto& service = *self.service;
   const std::lock_guard lock(service.mutex_);
@@ -409,7 +406,7 @@ ssize_t DashboardServer::Service::read_stream(void* stream, std::uint64_t, char*
   return static_cast<ssize_t>(count);
 }
 
-void DashboardServer::Service::forget_stream(void* stream) {
+void Service::forget_stream(void* stream) {
   auto& self = *static_cast<Stream*>(stream);
   auto& service = *self.service;
   const std::lock_guard lock(service.mutex_);
@@ -417,8 +414,8 @@ void DashboardServer::Service::forget_stream(void* stream) {
   service.changed_.notify_all();
 }
 
-void DashboardServer::Service::on_connection(void* self, MHD_Connection* connection, void**,
-                                             MHD_ConnectionNotificationCode code) {
+void Service::on_connection(void* self, MHD_Connection* connection, void**,
+                            MHD_ConnectionNotificationCode code) {
   auto& service = *static_cast<Service*>(self);
   const std::lock_guard lock(service.mutex_);
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) {  // the socket is still open
@@ -430,8 +427,8 @@ void DashboardServer::Service::on_connection(void* self, MHD_Connection* connect
   service.connections_.add(connection, info->connect_fd, Clock::now());
 }
 
-void DashboardServer::Service::on_answered(void* self, MHD_Connection* connection, void**,
-                                           MHD_RequestTerminationCode code) {
+void Service::on_answered(void* self, MHD_Connection* connection, void**,
+                          MHD_RequestTerminationCode code) {
   auto& service = *static_cast<Service*>(self);
   const std::lock_guard lock(service.mutex_);
   if (code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED) ++service.counts_.given_up;
@@ -439,10 +436,9 @@ void DashboardServer::Service::on_answered(void* self, MHD_Connection* connectio
 }
 
 /// libmicrohttpd calls it when it has the headers, and again when the request is complete.
-MHD_Result DashboardServer::Service::on_request(void* self, MHD_Connection* connection,
-                                                const char* url, const char* method, const char*,
-                                                const char*, std::size_t* content_size,
-                                                void** request) {
+MHD_Result Service::on_request(void* self, MHD_Connection* connection, const char* url,
+                               const char* method, const char*, const char*,
+                               std::size_t* content_size, void** request) {
   auto& service = *static_cast<Service*>(self);
   try {
     if (*request == nullptr) {
@@ -459,14 +455,14 @@ MHD_Result DashboardServer::Service::on_request(void* self, MHD_Connection* conn
   }
 }
 
-void DashboardServer::Service::note_request(MHD_Connection* connection) {
+void Service::note_request(MHD_Connection* connection) {
   const std::lock_guard lock(mutex_);
   ++counts_.requests;
   connections_.begin_answer(connection, Clock::now());
 }
 
-MHD_Result DashboardServer::Service::answer(MHD_Connection* connection, std::string_view method,
-                                            std::string_view path) {
+MHD_Result Service::answer(MHD_Connection* connection, std::string_view method,
+                           std::string_view path) {
   if (method != "GET" && method != "HEAD") {
     return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
                   "The dashboard answers only GET and HEAD.");
@@ -483,7 +479,7 @@ MHD_Result DashboardServer::Service::answer(MHD_Connection* connection, std::str
   return refuse(connection, MHD_HTTP_NOT_FOUND, "There is no such page.");
 }
 
-bool DashboardServer::Service::has_token(MHD_Connection* connection) const {
+bool Service::has_token(MHD_Connection* connection) const {
   constexpr std::string_view kBearer = "Bearer ";
   const auto authorization = header_of(connection, "Authorization");
   if (authorization.starts_with(kBearer)) {
@@ -495,7 +491,7 @@ bool DashboardServer::Service::has_token(MHD_Connection* connection) const {
 
 /// Moves a token from the address into a cookie, so that it stays neither in the address bar, where
 /// others could see it, nor in the browser's history.
-MHD_Result DashboardServer::Service::let_in(MHD_Connection* connection) {
+MHD_Result Service::let_in(MHD_Connection* connection) {
   const char* token = ::MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "token");
   if (token == nullptr || !token_.accepts(token)) {
     return refuse(connection, MHD_HTTP_UNAUTHORIZED,
@@ -508,7 +504,7 @@ MHD_Result DashboardServer::Service::let_in(MHD_Connection* connection) {
   return ::MHD_queue_response(connection, MHD_HTTP_SEE_OTHER, response.get());
 }
 
-MHD_Result DashboardServer::Service::answer_api(MHD_Connection* connection, std::string_view path) {
+MHD_Result Service::answer_api(MHD_Connection* connection, std::string_view path) {
   if (is_from_another_site(connection)) {
     return refuse(connection, MHD_HTTP_FORBIDDEN, "The dashboard answers only its own page.");
   }
@@ -518,7 +514,7 @@ MHD_Result DashboardServer::Service::answer_api(MHD_Connection* connection, std:
 }
 
 /// All clients that ask for the same state share one response.
-MHD_Result DashboardServer::Service::send_jobs(MHD_Connection* connection) {
+MHD_Result Service::send_jobs(MHD_Connection* connection) {
   std::unique_lock lock(mutex_);
   const auto event = event_;
   const auto version = version_;
@@ -533,7 +529,7 @@ MHD_Result DashboardServer::Service::send_jobs(MHD_Connection* connection) {
   return ::MHD_queue_response(connection, MHD_HTTP_OK, jobs_response_.get());
 }
 
-MHD_Result DashboardServer::Service::open_stream(MHD_Connection* connection) {
+MHD_Result Service::open_stream(MHD_Connection* connection) {
   std::unique_lock lock(mutex_);
   const bool is_full = streams_.size() >= static_cast<std::size_t>(options_.most_streams);
   Stream* stream = nullptr;
@@ -553,14 +549,14 @@ MHD_Result DashboardServer::Service::open_stream(MHD_Connection* connection) {
   return ::MHD_queue_response(connection, MHD_HTTP_OK, response.get());
 }
 
-std::string DashboardServer::Service::url() const {
+std::string Service::url() const {
   const auto& named = options_.names.empty() ? options_.address : options_.names.front();
   const auto host = named.find(':') == std::string::npos ? named : fmt::format("[{}]", named);
   const auto token = options_.token ? fmt::format("?token={}", *options_.token) : std::string();
   return fmt::format("http://{}:{}/{}", host, port_, token);
 }
 
-DashboardStatistics DashboardServer::Service::statistics() const {
+DashboardStatistics Service::statistics() const {
   const std::lock_guard lock(mutex_);
   auto statistics = counts_;
   statistics.given_up += connections_.closed();
@@ -569,27 +565,15 @@ DashboardStatistics DashboardServer::Service::statistics() const {
   return statistics;
 }
 
+}  // namespace
+
 bool dashboard_is_built() noexcept {
   return true;
 }
 
-DashboardServer::DashboardServer(JobFeed& feed, const DashboardOptions& options) {
+std::unique_ptr<DashboardServer> serve_dashboard(JobFeed& feed, const DashboardOptions& options) {
   check(options);
-  service_ = std::make_unique<Service>(feed, options);
-}
-
-DashboardServer::~DashboardServer() = default;
-
-int DashboardServer::port() const noexcept {
-  return service_->port();
-}
-
-std::string DashboardServer::url() const {
-  return service_->url();
-}
-
-DashboardStatistics DashboardServer::statistics() const noexcept {
-  return service_->statistics();
+  return std::make_unique<Service>(feed, options);
 }
 
 }  // namespace lockstep::monitor

@@ -48,26 +48,23 @@ struct DashboardStatistics {
 /// libmicrohttpd is used because cpp-httplib needs a thread for each connection, and Boost.Beast
 /// has no server.
 ///
-/// Errors of the constructor: `Options`; `Io` if the address cannot be used; `Unavailable` in a
-/// build without libmicrohttpd.
+/// The destructor asks the feed a last time, gives the streams 300 ms to send the last state, and
+/// stops the server. Any thread may call the other members.
 class DashboardServer {
  public:
-  /// Asks the feed once, and starts to serve. The feed must outlive the server.
-  DashboardServer(JobFeed& feed, const DashboardOptions& options);
-  DashboardServer(const DashboardServer&) = delete;
-  DashboardServer& operator=(const DashboardServer&) = delete;
-  /// Asks the feed a last time, gives the streams 300 ms to send the last state, and stops.
-  ~DashboardServer();
+  virtual ~DashboardServer() = default;
 
-  int port() const noexcept;
+  virtual int port() const = 0;
   /// The URL for a browser, with the token if there is one.
-  std::string url() const;
-  DashboardStatistics statistics() const noexcept;
-
- private:
-  class Service;
-  std::unique_ptr<Service> service_;
+  virtual std::string url() const = 0;
+  virtual DashboardStatistics statistics() const = 0;
 };
+
+/// Asks the feed once, and starts to serve. The feed must outlive the server.
+///
+/// Errors: `Options`; `Io` if the address cannot be used; `Unavailable` in a build without
+/// libmicrohttpd.
+std::unique_ptr<DashboardServer> serve_dashboard(JobFeed& feed, const DashboardOptions& options);
 
 /// Whether this build contains the server.
 bool dashboard_is_built() noexcept;
