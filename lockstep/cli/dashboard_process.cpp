@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 /// The dashboard needs milliseconds to start, except on a very busy machine.
 constexpr std::chrono::seconds kPatience{10};
-constexpr std::chrono::milliseconds kForLastState{1000};
+constexpr std::chrono::milliseconds kForLastState{1500};
 
 /// What became of waiting for a line.
 struct Awaited {

@@ -34,7 +34,7 @@ class DashboardProcess {
 
   const std::string& url() const noexcept { return url_; }
 
-  /// Asks the dashboard to show how the job ended and to exit, and waits at most one second, so
+  /// Asks the dashboard to show how the job ended and to exit, and waits at most 1.5 s, so
   /// that slow browsers do not delay the end of a job for longer. A child process may call it too.
   void finish() const noexcept;
 
