@@ -30,38 +30,39 @@ struct DashboardArguments {
 
 void define(CLI::App& app, DashboardArguments& to) {
   to.options.port = kUsualDashboardPort;
-  app.add_option("--port", to.options.port, "0: one that is free")
+  app.add_option("--port", to.options.port, "0: a free port")
       ->check(whole_number())
       ->type_name("PORT")
       ->capture_default_str();
-  app.add_option("--address", to.options.address,
-                 "where it listens; another than loopback needs a token, one of which is made "
-                 "where none is given")
+  app.add_option(
+         "--address", to.options.address,
+         "address to listen on; an address beyond loopback requires a token, and if none is "
+         "given, a token is made")
       ->type_name("ADDRESS")
       ->capture_default_str();
   app.add_option("--name", to.options.names,
-                 "a name by which browsers may call this machine, beside its address; repeatable")
+                 "a name of this machine that browsers may use besides its address; repeatable")
       ->type_name("NAME")
       ->allow_extra_args(false);
   app.add_option("--token-file", to.token_file,
-                 "a file whose first line browsers have to know, 16 to 128 letters and digits; "
-                 "'-': standard input [none on loopback]")
+                 "a file whose first line is the token that browsers need, 16 to 128 letters and "
+                 "digits; '-': standard input [none on loopback]")
       ->type_name("FILE");
-  app.add_option("--job", to.job, "show one job alone [all]")->type_name("ID");
+  app.add_option("--job", to.job, "show only this job [all]")->type_name("ID");
   app.footer(
-      "Shows the jobs of this machine in a browser, until it is ended by Ctrl-C or SIGTERM: what\n"
-      "they are made of, their curves, which instance is slowest and what holds them up. Nothing\n"
-      "that a browser sends changes a job or reads a file. A job over several hosts is shown "
-      "whole\n"
-      "where it was started.\n"
+      "Shows the jobs of this machine in a browser until Ctrl-C or SIGTERM: their instances,\n"
+      "curves, events, the slowest instance and the bottleneck. A job that ends stays on the "
+      "page,\n"
+      "with its exit code and the cause of a failure. No request of a browser changes a job or\n"
+      "reads a file. The page shows all hosts of a job on the machine where the job was started.\n"
       "\n"
-      "Everybody who has an account on this machine can reach loopback. So without a token only\n"
-      "jobs of your own are shown; root, who may look at all, sees those of others with one.\n"
+      "Everybody with an account on this machine can reach loopback. Without a token, the page\n"
+      "therefore shows only your own jobs. With a token, root sees the jobs of all users.\n"
       "\n"
       "Example: lockstep dashboard --port 8080\n");
 }
 
-/// From a file, since all users can read what stands on a command line.
+/// Reads the token from a file, because all users can read command lines.
 std::string read_token(const std::string& file) {
   std::string text;
   if (file == "-") {
@@ -73,7 +74,7 @@ std::string read_token(const std::string& file) {
   return std::string(trim(line));
 }
 
-/// Blocked before the server's thread is there, so that they come to this one alone.
+/// Blocks the signals before the server starts its threads, so that only this thread receives them.
 sigset_t block_end_signals() {
   sigset_t ends;
   ::sigemptyset(&ends);
@@ -98,8 +99,8 @@ int dashboard_here(const Invocation& invocation) {
   const auto ends = block_end_signals();
   monitor::StatusFeed feed(invocation.environment,
                            {.job = arguments.job, .shows_others = options.token.has_value()});
-  const monitor::DashboardServer server(feed, options);
-  fmt::print("{}{}\n", kDashboardGreeting, server.url());
+  const auto server = monitor::serve_dashboard(feed, options);
+  fmt::print("{}{}\n", kDashboardGreeting, server->url());
   if (std::fflush(stdout) != 0) throw io_error("standard output");
   int signal = 0;
   ::sigwait(&ends, &signal);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,9 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// It listens before it says so, and does nothing else that takes long: a machine has to be busy
-/// with other things to need seconds for it.
+/// The dashboard needs milliseconds to start, except on a very busy machine.
 constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kForLastState{1500};
 
 /// What became of waiting for a line.
 struct Awaited {
@@ -107,6 +108,7 @@ DashboardProcess::DashboardProcess(int port, const std::string& job,
        .signal_mask = signals.original_mask(),
        .descriptors = descriptors});
   pid_ = spawned.pid();
+  handle_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   spawned.execute(program);
   output.write_end.reset();
   const auto awaited = read_line(output.read_end, signals);
@@ -139,7 +141,13 @@ DashboardProcess::~DashboardProcess() {
   end();
 }
 
-/// Where the warden has reaped it, its number may be another's by now.
+void DashboardProcess::finish() const noexcept {
+  if (!handle_ || ::syscall(SYS_pidfd_send_signal, handle_.get(), SIGTERM, nullptr, 0) != 0) return;
+  pollfd ended{.fd = handle_.get(), .events = POLLIN, .revents = 0};
+  ::poll(&ended, 1, static_cast<int>(kForLastState.count()));
+}
+
+/// If the warden has reaped the dashboard, another process may have its number.
 void DashboardProcess::end() noexcept {
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) != 0) return;

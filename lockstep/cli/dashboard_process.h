@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/file.h"
 #include "lockstep/cli/run_arguments.h"
 #include "lockstep/launch/supervise/signals.h"
 #include "lockstep/topology/environment.h"
@@ -12,18 +13,19 @@
 namespace lockstep::cli {
 
 inline constexpr const char* kDashboardProgram = "lockstep-dashboard";
-/// What the dashboard says first, before its address.
+/// The words before the address that the dashboard prints.
 inline constexpr const char* kDashboardGreeting = "dashboard: ";
 
-/// A dashboard that the launcher starts for its job: a program of its own, since a web server loads
-/// what the launcher can do without. It is in a process group of its own, and ends with the thread
-/// that made it, or when this is destroyed.
+/// The dashboard that the launcher starts for its job. It is a separate program, because a web
+/// server loads libraries that the launcher does not need. It is in a process group of its own, and
+/// is killed with the thread that started it, or when this object is destroyed.
 ///
-/// Errors: `Unavailable` where the program is missing; `Timeout` where it does not say in time that
-/// it serves; that of the dashboard where it could not serve, of which it has told.
+/// Errors: `Unavailable` if the program is missing; `Timeout` if the dashboard does not print its
+/// address in time; the dashboard's own kind of error if it fails, after it has printed the error.
 class DashboardProcess {
  public:
-  /// Waits until it serves. A signal that ends jobs ends this process: there is none to end yet.
+  /// Waits until the dashboard serves. A signal that ends jobs ends this process, because no job
+  /// runs yet.
   DashboardProcess(int port, const std::string& job, const topology::Environment& environment,
                    launch::Signals& signals);
   ~DashboardProcess();
@@ -32,15 +34,20 @@ class DashboardProcess {
 
   const std::string& url() const noexcept { return url_; }
 
+  /// Asks the dashboard to show how the job ended and to exit, and waits at most 1.5 s, so
+  /// that slow browsers do not delay the end of a job for longer. A child process may call it too.
+  void finish() const noexcept;
+
  private:
   void end() noexcept;
 
   pid_t pid_ = -1;
+  UniqueFd handle_;  ///< a pidfd: another process may get the number
   std::string url_;
 };
 
-/// The dashboard that `--dashboard` asks for, if it does. Says where it is on standard error, since
-/// standard output is the program's.
+/// Starts the dashboard if `--dashboard` is given. Prints its address to standard error, because
+/// standard output belongs to the program.
 std::unique_ptr<DashboardProcess> start_dashboard(const RunArguments& arguments,
                                                   const std::string& job,
                                                   const topology::Environment& environment,

@@ -138,6 +138,7 @@ int start(LocalJob job, const topology::Environment& environment) {
           return supervise(job, context, memory, signals, warden);
         });
         folder.remove();
+        if (dashboard) dashboard->finish();
         return code;
       });
   folder.remove();

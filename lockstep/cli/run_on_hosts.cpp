@@ -245,6 +245,7 @@ int run_on_hosts(const RunArguments& arguments, const HostsPlan& hosts,
         });
         folder.remove();
         std::fflush(stdout);
+        if (dashboard) dashboard->finish();
         return code;
       });
   folder.remove();

@@ -101,13 +101,16 @@ EventLog open_event_log(const std::optional<std::string>& path,
   }
 }
 
-std::vector<LogEntry> read_event_log(const std::string& path) {
-  const auto text = read_file(path);
+std::vector<LogEntry> parse_event_log(std::string_view text) {
   std::vector<LogEntry> entries;
   for (const auto line : split(text, '\n')) {
     if (auto entry = to_entry(line)) entries.push_back(std::move(*entry));
   }
   return entries;
+}
+
+std::vector<LogEntry> read_event_log(const std::string& path) {
+  return parse_event_log(read_file(path));
 }
 
 }  // namespace lockstep::events

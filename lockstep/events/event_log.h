@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -49,9 +50,11 @@ class LOCKSTEP_PRIVATE_API EventLog {
 LOCKSTEP_PRIVATE_API EventLog open_event_log(const std::optional<std::string>& path,
                                              const std::function<void(const std::string&)>& warn);
 
-/// The entries of a log, as far as they can be read: a line that a crash has cut is left out. When
-/// an entry was written stands among its values, as "time" and "unix".
-/// Errors: `Io`.
+/// The entries of a log. Skips lines that are not entries, such as a last line that a crash has
+/// cut. The time of an entry is among its values, as "time" and "unix".
+std::vector<LogEntry> parse_event_log(std::string_view text);
+
+/// Reads and parses a log. Errors: `Io`.
 std::vector<LogEntry> read_event_log(const std::string& path);
 
 }  // namespace lockstep::events

@@ -36,6 +36,10 @@ std::string cause_in(const LogEntry& failure) {
   return fmt::format("exit code {}", find<std::int64_t>(failure, "exit_code").value_or(0));
 }
 
+JobSummary::Restart describe(const LogEntry& failure) {
+  return {who_in(failure), cause_in(failure), failure.step};
+}
+
 /// Reads one entry after another.
 class Account {
  public:
@@ -47,17 +51,28 @@ class Account {
     if (entry.event == "chaos") ++summary_.faults;
     if (entry.event == "stall") add_stall(entry);
     if (entry.event == "checkpoint") add_checkpoint(entry);
-    if (entry.event == "end") summary_.run_time = Seconds(number_in(entry, "seconds"));
+    if (entry.event == "interrupted") summary_.interrupted = find<std::string>(entry, "signal");
+    if (entry.event == "end") add_end(entry);
   }
 
-  JobSummary take() { return std::move(summary_); }
+  JobSummary take() {
+    if (failure_) summary_.failure = describe(*failure_);
+    return std::move(summary_);
+  }
 
  private:
   void add_restart() {
     stalled_now_.clear();
     if (!failure_) return;
-    summary_.restarts.push_back({who_in(*failure_), cause_in(*failure_), failure_->step});
+    summary_.restarts.push_back(describe(*failure_));
     failure_.reset();
+  }
+
+  void add_end(const LogEntry& entry) {
+    summary_.run_time = Seconds(number_in(entry, "seconds"));
+    if (const auto code = find<std::int64_t>(entry, "exit_code")) {
+      summary_.exit_code = static_cast<int>(*code);
+    }
   }
 
   void add_stall(const LogEntry& entry) {

@@ -11,9 +11,9 @@
 
 namespace lockstep::events {
 
-/// What a job has been through, as its log tells it.
+/// Totals of a job's event log.
 struct JobSummary {
-  /// Why the job was started again.
+  /// A failure of an instance or a host, which restarted or ended the job.
   struct Restart {
     std::string who;    ///< "instance 2", "host b"
     std::string cause;  ///< "exit code 6", "killed by SIGKILL", "stopped for 60 s", "lost"
@@ -21,7 +21,10 @@ struct JobSummary {
   };
 
   std::vector<Restart> restarts{};
-  int faults = 0;  ///< that were injected
+  std::optional<Restart> failure{};          ///< after which the job was not restarted
+  std::optional<std::string> interrupted{};  ///< the name of the signal that ended the job
+  std::optional<int> exit_code{};            ///< unset if the log has no end
+  int faults = 0;                            ///< that were injected
   int stalls = 0;
   std::set<int> stalled{};  ///< instances
   int checkpoints = 0;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <regex>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -42,6 +43,20 @@ class DashboardTest : public TrainRunsTest {
   std::unique_ptr<Subprocess> start(const std::string& options) const {
     return std::make_unique<Subprocess>(lockstep_command(words(options)), here());
   }
+  /// Waits for the folder of this test's only job, which has the name of the job.
+  std::string wait_for_job() const {
+    const auto parent = path("lockstep-" + std::to_string(::getuid()));
+    std::string job;
+    const auto is_there = [&] {
+      std::error_code error;
+      for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
+        job = entry.path().filename().string();
+      }
+      return !job.empty();
+    };
+    EXPECT_TRUE(eventually(is_there, 60s));
+    return job;
+  }
 };
 
 bool is_training(int port) {
@@ -70,6 +85,60 @@ TEST_F(DashboardTest, ShowsAJobThatTheLauncherStartedWithItAndEndsWithIt) {
   job->signal(SIGTERM);
   job->wait();
   EXPECT_TRUE(eventually([&] { return !can_connect(port); }, 20s));
+}
+
+TEST_F(DashboardTest, ShowsHowTheJobEndedBeforeItEndsWithTheJob) {
+  auto job = start(std::string("train --epochs 100000 --dashboard 0 ") + kTraining);
+  const auto port = port_of(url_of(*job));
+  ASSERT_TRUE(eventually([&] { return is_training(port); }, 60s));
+  RawConnection page(port);
+  page.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  ASSERT_TRUE(page.read_until("\n\n", 20s));
+  job->signal(SIGTERM);
+  // Chunks of the stream may divide any text.
+  const auto text = std::regex_replace(page.read_all(60s), std::regex("\r\n[0-9a-fA-F]+\r\n?"), "");
+  const auto last = text.substr(text.rfind("data: "));
+  EXPECT_THAT(last, HasSubstr("\"state\":\"ended\""));
+  EXPECT_THAT(last, HasSubstr("interrupted by SIGTERM after "));
+  EXPECT_THAT(last, HasSubstr("\"index\":1,\"alive\":false,\"phase\":\"ended\""));
+  job->wait();
+}
+
+TEST_F(DashboardTest, KeepsAJobThatHasFailedWithItsInstancesAndItsCause) {
+  auto job = start(std::string("train --epochs 100000 ") + kTraining);
+  auto dashboard = start("dashboard --port 0 --job " + wait_for_job());
+  const auto port = port_of(url_of(*dashboard));
+  const auto instances = [&] { return jobs_at(port)[0]["hosts"][0]["instances"]; };
+  ASSERT_TRUE(eventually([&] { return is_training(port) && instances().size() == 2; }, 60s));
+  ::kill(instances()[1]["pid"].get<pid_t>(), SIGKILL);
+  EXPECT_EQ(job->wait().exit_code, 128 + SIGKILL);
+  ASSERT_TRUE(eventually([&] { return jobs_at(port)[0]["state"] == "ended"; }, 20s));
+  const auto shown = jobs_at(port)[0];
+  EXPECT_EQ(shown["end"]["exit_code"], 128 + SIGKILL);
+  EXPECT_THAT(shown["end"]["text"].get<std::string>(),
+              HasSubstr("(exit code 137): instance 1: killed by SIGKILL"));
+  EXPECT_EQ(instances().size(), 2U);
+  EXPECT_EQ(instances()[0]["replicas"].size(), 2U);
+  EXPECT_FALSE(shown["curves"]["step"].empty());
+  EXPECT_THAT(shown["events"].dump(), HasSubstr("\"end\""));
+}
+
+TEST_F(DashboardTest, ShowsThatAJobHasSucceeded) {
+  const auto script = "while ! test -e " + path("go") + "; do sleep 0.05; done";
+  Subprocess job(lockstep_command(shell({"--num-instances", "2"}, script)), here());
+  auto dashboard = start("dashboard --port 0 --job " + wait_for_job());
+  const auto port = port_of(url_of(*dashboard));
+  const auto has_started = [&] {
+    const auto jobs = jobs_at(port);
+    return jobs.size() == 1 && jobs[0]["events"].size() >= 2;
+  };
+  ASSERT_TRUE(eventually(has_started, 20s));
+  write_file(path("go"), "");
+  EXPECT_EQ(job.wait().exit_code, 0);
+  ASSERT_TRUE(eventually([&] { return jobs_at(port)[0]["state"] == "ended"; }, 20s));
+  const auto end = jobs_at(port)[0]["end"];
+  EXPECT_EQ(end["exit_code"], 0);
+  EXPECT_THAT(end["text"].get<std::string>(), ::testing::StartsWith("succeeded after "));
 }
 
 TEST_F(DashboardTest, StaysOutOfTheWayOfWhoeverHasThePort) {
@@ -226,7 +295,8 @@ int send_malformed(int port, int count) {
 TEST_F(DashboardTest, Requests10000MalformedOrSlowChangeNeitherDigestNorEnd) {
   constexpr int kRequests = 10'000;
   int sent = 0;
-  // If the training ends before the last request, it was too short for this machine. The next one is longer.
+  // If the training ends before the last request, it was too short for this machine. The next one
+  // is longer.
   for (int epochs = 450; sent < kRequests && epochs <= 2400 && !HasFailure(); epochs *= 2) {
     const auto training = std::string(kTraining) + "--epochs " + std::to_string(epochs) + " ";
     auto job = start("train --dashboard 0 " + training);

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Opens the dashboard in Chromium, headless, through chromedriver, and looks at it as a user would.
 
-browse_dashboard.py URL FOLDER             jobs that are not there, as tests/support/fake_job_feed.cpp makes them
-browse_dashboard.py URL FOLDER training    a training of 2 instances with 4 replicas that is under way
+browse_dashboard.py URL FOLDER             the jobs of tests/support/fake_job_feed.cpp
+browse_dashboard.py URL FOLDER ended       the same; the caller ends the dashboard after "ready for the end"
+browse_dashboard.py URL FOLDER training    a running training of 2 instances with 4 replicas
 
-Prints a line for each thing that was seen, and ends with the first that was not. Screenshots at two widths go into
-FOLDER. Exit code 77 where Chromium or chromedriver is not installed. Needs nothing but Python: WebDriver is JSON over
-HTTP.
+Prints a line for each check that passes, and exits at the first check that fails. Writes screenshots at two widths
+into FOLDER. Exits with 77 if Chromium or chromedriver is not installed. Requires only Python, because WebDriver is
+JSON over HTTP.
 """
 
 import base64
@@ -116,7 +117,7 @@ LAST_STEP = "return Chart.getChart('loss-canvas')?.data.datasets[0].data.at(-1)?
 
 def check_curves_move(browser):
     for name in ("loss", "accuracy", "speed"):
-        points = f"Chart.getChart('{name}-canvas')?.data.datasets[0].data.length ?? 0"
+        points = f"(Chart.getChart('{name}-canvas')?.data.datasets[0].data.length ?? 0)"
         eventually(browser, f"the curve of {name}", f"return {points} > 3")
     first = browser.run(LAST_STEP)
     eventually(browser, "curves that move", f"return (() => {{ {LAST_STEP} }})() > {first}")
@@ -157,8 +158,7 @@ def check_choice_of_instance(browser):
 
 
 def check_topology(browser):
-    count = "return document.querySelectorAll('#topology rect.{}').length"
-    numbers = [browser.run(count.format(kind)) for kind in ("host", "instance", "replica", "stage")]
+    numbers = [browser.run(COUNT_BOXES.format(kind)) for kind in ("host", "instance", "replica", "stage")]
     expect("2 hosts, 4 instances, 8 replicas, 16 stages", numbers == [2, 4, 8, 16], numbers)
     inside = ("const boxes = kind => [...document.querySelectorAll('#topology rect.' + kind)].map(box => box.getBoundingClientRect());"
               "const within = (inner, outer) => inner.left >= outer.left && inner.right <= outer.right && inner.top >= outer.top"
@@ -211,6 +211,23 @@ def check_keyboard(browser):
     eventually(browser, "the first job again", "return document.querySelectorAll('#topology rect.host').length === 2")
 
 
+COUNT_BOXES = "return document.querySelectorAll('#topology rect.{}').length"
+END = "return document.getElementById('end').hidden ? '' : document.getElementById('end').textContent"
+
+
+def check_ended_job(browser):
+    """A job that has ended has its topology, its instances and its end on the screen, without warnings."""
+    expect("no end of a running job", browser.run(END) == "", browser.run(END))
+    browser.run("[...document.querySelectorAll('nav button')][1].click()")
+    eventually(browser, "how a job ended", f"return (() => {{ {END} }})() === 'This job has ended: succeeded after 7.5 s (exit code 0).'")
+    numbers = [browser.run(COUNT_BOXES.format(kind)) for kind in ("host", "instance", "replica", "stage", "dead")]
+    expect("the topology of an ended job", numbers == [1, 2, 4, 8, 0], numbers)
+    rows = browser.run("return [...document.querySelectorAll('#instances tbody tr')].map(row => row.textContent)")
+    expect("the instances of an ended job", len(rows) == 2 and all("ended" in row and "gone" not in row for row in rows), rows)
+    browser.run("[...document.querySelectorAll('nav button')][0].click()")
+    eventually(browser, "the running job again", "return document.querySelectorAll('#topology rect.host').length === 2")
+
+
 def check_safety(browser, url):
     origins = browser.run("return performance.getEntriesByType('resource').map(entry => new URL(entry.name).origin + '/')")
     expect("nothing from elsewhere", set(origins) == {url}, origins)
@@ -241,6 +258,7 @@ def look(browser, url, folder):
     check_topology(browser)
     check_accessibility(browser)
     check_keyboard(browser)
+    check_ended_job(browser)
     check_choice_of_instance(browser)
     eventually(browser, "the event log", "return document.querySelectorAll('#events li').length >= 3")
     light = choose_theme(browser, "light")
@@ -253,14 +271,38 @@ def look(browser, url, folder):
     check_safety(browser, url)
 
 
+def look_at_end(browser, url, folder):
+    """The dashboard ends together with its job: the page keeps the job and shows how it ended."""
+    browser.resize(1280, 900)
+    browser.command("POST", "/url", {"url": url})
+    eventually(browser, "a live page", "return document.getElementById('connection').dataset.state === 'live'")
+    check_curves_move(browser)
+    expect("a running job, ready for the end", browser.run(END) == "")
+    eventually(browser, "the end of the connection", "return document.getElementById('connection').dataset.state === 'ended'")
+    words = browser.run(END)
+    expect("how the job failed", words == "This job has ended: failed after 12.3 s (exit code 137): "
+           "instance 2: killed by SIGKILL.", words)
+    words = browser.run("return document.getElementById('connection').textContent")
+    expect("the end of the dashboard", words == "The dashboard has ended; this is the last state", words)
+    numbers = [browser.run(COUNT_BOXES.format(kind)) for kind in ("host", "instance", "replica", "stage", "slowest", "dead")]
+    expect("the topology, without marks", numbers == [2, 4, 8, 16, 0, 0], numbers)
+    rows = browser.run("return [...document.querySelectorAll('#instances tbody tr')].map(row => row.textContent)")
+    expect("all instances in the table", len(rows) == 4 and all("ended" in row for row in rows), rows)
+    points = browser.run("return Chart.getChart('loss-canvas').data.datasets[0].data.length")
+    expect("the curves", points > 3, points)
+    time.sleep(4)  # the page tries to connect again, and fails
+    expect("the same job after another attempt to connect", browser.run(COUNT_BOXES.format("instance")) == 4)
+    check_width(browser, 1280, folder, "ended")
+    check_width(browser, 390, folder, "ended")
+
+
 def look_at_training(browser, url, folder):
     browser.resize(1280, 900)
     browser.command("POST", "/url", {"url": url})
     eventually(browser, "a live page", "return document.getElementById('connection').dataset.state === 'live'")
     check_curves_move(browser)
     check_share_curves_move(browser)
-    count = "return document.querySelectorAll('#topology rect.{}').length"
-    numbers = [browser.run(count.format(kind)) for kind in ("host", "instance", "replica", "stage")]
+    numbers = [browser.run(COUNT_BOXES.format(kind)) for kind in ("host", "instance", "replica", "stage")]
     expect("1 host, 2 instances, 4 replicas, 4 stages", numbers == [1, 2, 4, 4], numbers)
     rows = browser.run("return [...document.querySelectorAll('#instances tbody tr')].map(row => row.textContent)")
     expect("both instances in the table", len(rows) == 2 and all("training" in row for row in rows), rows)
@@ -275,7 +317,7 @@ def look_at_training(browser, url, folder):
 
 def main():
     url, folder = sys.argv[1:3]
-    look_at = look_at_training if sys.argv[3:] == ["training"] else look
+    look_at = {"training": look_at_training, "ended": look_at_end}.get("".join(sys.argv[3:]), look)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(profile)

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <optional>
 #include <set>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/file.h"
 #include "lockstep/monitor/web/access.h"
@@ -114,20 +117,22 @@ TEST(CurveHistoryTest, ForgetsWhatARestartHasUndone) {
   EXPECT_EQ(history.points().back().loss, 3);
 }
 
-/// Says what the test wants it to.
+/// Returns the jobs that the test has set, or throws its error.
 class MadeFeed final : public JobFeed {
  public:
-  std::string snapshot() override { return say(); }
-  std::string events(const std::string&, int) override { return log; }
+  std::vector<DashboardJob> jobs() override {
+    if (!error.empty()) throw std::runtime_error(error);
+    return made;
+  }
 
-  std::function<std::string()> say;
-  std::string log = "[]";
+  std::vector<DashboardJob> made;
+  std::string error;
 };
 
 class DashboardStateTest : public ::testing::Test {
  protected:
-  Json shown(const std::string& snapshot) {
-    feed_.say = [snapshot] { return snapshot; };
+  Json shown(std::vector<DashboardJob> jobs) {
+    feed_.made = std::move(jobs);
     state_.refresh();
     return Json::parse(*state_.text());
   }
@@ -136,43 +141,91 @@ class DashboardStateTest : public ::testing::Test {
   DashboardState state_{feed_};
 };
 
+TEST_F(DashboardStateTest, HasAllThatIsKnownOfAJobAndNothingElse) {
+  const auto full =
+      shown({{.id = "a",
+              .name = "mlp",
+              .user = "ann",
+              .epoch = 2,
+              .step = 120,
+              .loss = 1.45,
+              .accuracy = 48.4,
+              .samples_per_second = 2031.5,
+              .restarts = 0,
+              .bottleneck = "compute-bound",
+              .slowest = 3,
+              .instances = {{.host = "a",
+                             .index = 0,
+                             .phase = "training",
+                             .process = 4712,
+                             .step = 120,
+                             .samples_per_second = 1015.2,
+                             .memory_mib = 812,
+                             .cpu_percent = 99,
+                             .time = TimeShares{.data = 0.25, .compute = 0.75},
+                             .replicas = {{.index = 0, .stage_devices = {"cpu 0", ""}}}},
+                            {.host = "b", .index = 1, .is_alive = false}}}});
+  auto job = full["jobs"][0];
+  for (const auto* made_here : {"curves", "share_curves"}) job.erase(made_here);
+  EXPECT_EQ(job, Json::parse(R"({"id":"a","name":"mlp","user":"ann","state":"running","epoch":2,
+      "step":120,"loss":1.45,"accuracy":48.4,"samples_per_second":2031.5,"restarts":0,
+      "bottleneck":"compute-bound","slowest":3,"events":[],"hosts":[
+        {"name":"a","instances":[{"index":0,"alive":true,"phase":"training","pid":4712,"step":120,
+          "samples_per_second":1015.2,"memory_mib":812,"cpu_percent":99.0,
+          "time":{"data":0.25,"compute":0.75,"reduce":0.0,"idle":0.0},
+          "replicas":[{"index":0,"stages":[{"index":0,"device":"cpu 0"},{"index":1}]}]}]},
+        {"name":"b","instances":[{"index":1,"alive":false,"phase":"","replicas":[]}]}]})"));
+  auto bare = shown({{.id = "b", .loss = std::nan("")}})["jobs"][0];
+  for (const auto* made_here : {"curves", "share_curves"}) bare.erase(made_here);
+  EXPECT_EQ(
+      bare,
+      Json::parse(R"({"id":"b","name":"","user":"","state":"running","hosts":[],"events":[]})"));
+}
+
 TEST_F(DashboardStateTest, AddsCurvesAndEventsToEachJob) {
-  feed_.log = R"([{"event":"start"}])";
-  shown(R"({"jobs":[{"id":"a","step":1,"loss":2.5},{"id":"b"}]})");
-  const auto state = shown(R"({"jobs":[{"id":"a","step":3,"loss":null,"accuracy":7},{"id":"b"}]})");
+  shown({{.id = "a", .step = 1, .loss = 2.5}, {.id = "b"}});
+  const auto state = shown({{.id = "a",
+                             .step = 3,
+                             .accuracy = 7,
+                             .events = {{.event = "start",
+                                         .instance = 1,
+                                         .more = {{"host", "n"}, {"pid", std::int64_t{7}}}}}},
+                            {.id = "b"}});
   const Json expected = {{"step", {1, 3}},
                          {"loss", {2.5, nullptr}},
                          {"accuracy", {nullptr, 7.0}},
                          {"samples_per_second", {nullptr, nullptr}}};
   EXPECT_EQ(state["jobs"][0]["curves"], expected);
-  EXPECT_EQ(state["jobs"][0]["events"][0]["event"], "start");
+  EXPECT_EQ(state["jobs"][0]["events"],
+            Json::parse(R"([{"event":"start","instance":1,"host":"n","pid":7}])"));
   EXPECT_TRUE(state["jobs"][1]["curves"]["step"].empty());
   EXPECT_FALSE(state.contains("problem"));
 }
 
 TEST_F(DashboardStateTest, AddsACurveOfEachShareForEachInstance) {
-  const auto snapshot = [](int step, const std::string& second) {
-    return R"({"jobs":[{"id":"a","step":)" + std::to_string(step) +
-           R"(,"hosts":[{"instances":[{"index":0,"time":{"data":0.25,"compute":0.75}}]},)" +
-           R"({"instances":[{"index":3)" + second + "}]}]}]}";
+  const auto job = [](int step, std::optional<TimeShares> second) {
+    return std::vector<DashboardJob>{
+        {.id = "a",
+         .step = step,
+         .instances = {{.index = 0, .time = TimeShares{.data = 0.25, .compute = 0.75}},
+                       {.index = 3, .time = second}}}};
   };
-  shown(snapshot(1, ""));
-  const auto curves = shown(snapshot(4, R"(,"time":{"idle":7,"reduce":0.126})"))["jobs"][0];
+  shown(job(1, {}));
+  const auto curves = shown(job(4, TimeShares{.reduce = 0.126, .idle = 7}))["jobs"][0];
   EXPECT_EQ(curves["share_curves"], Json::parse(R"({"step":[1,4],"instances":{
       "0":{"data":[25,25],"compute":[75,75],"reduce":[0,0],"idle":[0,0]},
       "3":{"data":[null,0],"compute":[null,0],"reduce":[null,13],"idle":[null,100]}}})"));
 }
 
 TEST_F(DashboardStateTest, KeepsShareCurvesInBoundedRoom) {
-  std::string instances;
+  DashboardJob job{.id = "a"};
   for (int i = 0; i < 200; ++i) {
-    instances += (i > 0 ? R"(,{"index":)" : R"({"index":)") + std::to_string(i) +
-                 R"(,"time":{"compute":1}})";
+    job.instances.push_back({.index = i, .time = TimeShares{.compute = 1}});
   }
   Json state;
   for (int step = 1; step <= 250; ++step) {
-    state = shown(R"({"jobs":[{"id":"a","step":)" + std::to_string(step) +
-                  R"(,"hosts":[{"instances":[)" + instances + "]}]}]}");
+    job.step = step;
+    state = shown({job});
   }
   const auto& curves = state["jobs"][0]["share_curves"];
   EXPECT_EQ(curves["instances"].size(), 64U);
@@ -181,40 +234,62 @@ TEST_F(DashboardStateTest, KeepsShareCurvesInBoundedRoom) {
 }
 
 TEST_F(DashboardStateTest, HasAnotherVersionOnlyWhereSomethingChanged) {
-  shown(R"({"jobs":[{"id":"a","step":1}]})");
+  shown({{.id = "a", .step = 1}});
   const auto version = state_.version();
-  shown(R"({"jobs":[{"id":"a","step":1}]})");
+  shown({{.id = "a", .step = 1}});
   EXPECT_EQ(state_.version(), version);
-  shown(R"({"jobs":[{"id":"a","step":2}]})");
+  shown({{.id = "a", .step = 2}});
   EXPECT_EQ(state_.version(), version + 1);
 }
 
 TEST_F(DashboardStateTest, ForgetsTheCurvesOfJobsThatAreGone) {
-  shown(R"({"jobs":[{"id":"a","step":1}]})");
-  shown(R"({"jobs":[]})");
-  EXPECT_EQ(shown(R"({"jobs":[{"id":"a","step":2}]})")["jobs"][0]["curves"]["step"], Json({2}));
+  shown({{.id = "a", .step = 1}});
+  shown({});
+  EXPECT_EQ(shown({{.id = "a", .step = 2}})["jobs"][0]["curves"]["step"], Json({2}));
+}
+
+TEST_F(DashboardStateTest, KeepsTheCurvesOfAJobThatHasEndedAndSaysHowItEnded) {
+  DashboardJob job{.id = "a",
+                   .step = 1,
+                   .loss = 2.5,
+                   .samples_per_second = 8,
+                   .instances = {{.host = "n", .index = 0, .time = TimeShares{.compute = 1}}}};
+  shown({job});
+  job.end = JobEnd{.exit_code = 1, .text = "failed after 3.0 s (exit code 1)"};
+  job.samples_per_second.reset();
+  job.instances[0].time.reset();
+  for (int look = 0; look < 2; ++look) {
+    const auto state = shown({job})["jobs"][0];
+    EXPECT_EQ(state["state"], "ended");
+    EXPECT_EQ(state["end"],
+              Json::parse(R"x({"exit_code":1,"text":"failed after 3.0 s (exit code 1)"})x"));
+    EXPECT_EQ(state["curves"]["samples_per_second"], Json({8.0}));
+    EXPECT_EQ(state["share_curves"]["instances"]["0"]["compute"], Json({100}));
+    EXPECT_EQ(state["hosts"][0]["instances"].size(), 1U);
+  }
+  job.end.reset();
+  job.step = 2;
+  EXPECT_EQ(shown({job})["jobs"][0]["state"], "running");
 }
 
 TEST_F(DashboardStateTest, KeepsWhatItHadWhenTheFeedFails) {
-  shown(R"({"jobs":[{"id":"a","step":1}]})");
-  for (const std::string bad : {"", "{", "[]", "{}", R"({"jobs":1})"}) {
-    const auto state = shown(bad);
-    EXPECT_EQ(state["jobs"][0]["id"], "a") << bad;
-    EXPECT_THAT(state["problem"], HasSubstr("snapshot: expected")) << bad;
-  }
-  feed_.say = []() -> std::string { throw std::runtime_error("no \"pages\" \xff"); };
+  shown({{.id = "a", .step = 1}});
+  feed_.error = "no \"pages\" \xff";
   state_.refresh();
-  EXPECT_EQ(Json::parse(*state_.text())["problem"], "no \"pages\" \xef\xbf\xbd");
-  EXPECT_THAT(shown(std::string((4U << 20) + 1, ' '))["problem"],
-              HasSubstr("at most 4194304 bytes, found 4194305"));
-  feed_.log = "no list";
-  EXPECT_THAT(shown(R"({"jobs":[{"id":"a"}]})")["problem"], HasSubstr("events: expected JSON"));
+  const auto state = Json::parse(*state_.text());
+  EXPECT_EQ(state["jobs"][0]["id"], "a");
+  EXPECT_EQ(state["problem"], "no \"pages\" \xef\xbf\xbd");
+  feed_.error.clear();
+  const auto large = shown({{.id = "a", .name = std::string(DashboardState::kMostBytes, 'x')}});
+  EXPECT_EQ(large["jobs"][0]["step"], 1);
+  EXPECT_THAT(large["problem"], HasSubstr("expected at most 16777216 bytes to show, found 16777"));
+  EXPECT_FALSE(shown({{.id = "a"}}).contains("problem"));
 }
 
-TEST_F(DashboardStateTest, LeavesOutWhatIsNoJobAndWhatIsTooMany) {
-  std::string jobs = R"({"jobs":[1,{},{"id":3},{"id":"x"})";
-  for (int i = 0; i < 100; ++i) jobs += R"(,{"id":")" + std::to_string(i) + R"("})";
-  EXPECT_EQ(shown(jobs + "]}")["jobs"].size(), 64U);
+TEST_F(DashboardStateTest, LeavesOutWhatIsTooMany) {
+  std::vector<DashboardJob> jobs;
+  for (int i = 0; i < 100; ++i) jobs.push_back({.id = std::to_string(i)});
+  EXPECT_EQ(shown(jobs)["jobs"].size(), 64U);
 }
 
 class ConnectionTableTest : public ::testing::Test {
@@ -246,33 +321,32 @@ TEST_F(ConnectionTableTest, GivesUpARequestThatIsNotCompleteInTime) {
   ConnectionTable table({.most = 10, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
   add(table, second_, 50ms);
-  table.give_up_overdue(start_ + 101ms);
+  table.close_overdue(start_ + 101ms);
   EXPECT_TRUE(first_.is_closed() && !second_.is_closed());
-  EXPECT_EQ(table.given_up(), 1U);
-  table.give_up_overdue(start_ + 102ms);
-  EXPECT_EQ(table.given_up(), 1U);  // once is enough
+  EXPECT_EQ(table.closed(), 1U);
+  table.close_overdue(start_ + 102ms);
+  EXPECT_EQ(table.closed(), 1U);  // once is enough
 }
 
-TEST_F(ConnectionTableTest, WaitsLongerForAReaderAndForeverForAQuietStream) {
+TEST_F(ConnectionTableTest, WaitsLongerForAReaderAndForeverForAStream) {
   ConnectionTable table({.most = 10, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
   add(table, second_, 0ms);
   add(table, third_, 0ms);
-  table.answering(&first_, start_);
-  table.answering(&second_, start_);
-  table.resting(&second_);
-  table.answering(&third_, start_);
-  table.awaiting_request(&third_, start_ + 900ms);
-  table.give_up_overdue(start_ + 999ms);
-  EXPECT_EQ(table.given_up(), 0U);
-  table.give_up_overdue(start_ + 1001ms);
+  table.begin_answer(&first_, start_);
+  table.begin_stream(&second_);
+  table.begin_answer(&third_, start_);
+  table.begin_request(&third_, start_ + 900ms);
+  table.close_overdue(start_ + 999ms);
+  EXPECT_EQ(table.closed(), 0U);
+  table.close_overdue(start_ + 1001ms);
   EXPECT_TRUE(first_.is_closed() && !second_.is_closed() && third_.is_closed());
 }
 
 TEST_F(ConnectionTableTest, MakesRoomByTheOldestRequestThatIsNotComplete) {
   ConnectionTable table({.most = 4, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
-  table.answering(&first_, start_);
+  table.begin_answer(&first_, start_);
   add(table, second_, 1ms);
   add(table, third_, 2ms);
   EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
@@ -284,8 +358,8 @@ TEST_F(ConnectionTableTest, MakesRoomByTheOldestReaderWhereAllRequestsAreComplet
   ConnectionTable table({.most = 4, .request = 100ms, .answer = 1000ms});
   add(table, first_, 0ms);
   add(table, second_, 1ms);
-  table.answering(&second_, start_ + 2ms);
-  table.answering(&first_, start_ + 3ms);
+  table.begin_answer(&second_, start_ + 2ms);
+  table.begin_answer(&first_, start_ + 3ms);
   add(table, third_, 4ms);
   EXPECT_TRUE(!first_.is_closed() && second_.is_closed() && !third_.is_closed());
 }
@@ -298,7 +372,7 @@ class DashboardOptionsTest : public ::testing::Test {
 
   void expect_refused(const DashboardOptions& options, const std::string& text,
                       ErrorKind kind = ErrorKind::Options) {
-    expect_error([&] { const DashboardServer server(feed_, options); }, kind, text);
+    expect_error([&] { serve_dashboard(feed_, options); }, kind, text);
   }
 
   testing::FakeJobFeed feed_;
@@ -307,7 +381,7 @@ class DashboardOptionsTest : public ::testing::Test {
 TEST(DashboardAbsentTest, SaysWhatTheBuildLacks) {
   if (dashboard_is_built()) GTEST_SKIP() << "this build has a web server";
   testing::FakeJobFeed feed;
-  expect_error([&] { const DashboardServer server(feed, {}); }, ErrorKind::Unavailable,
+  expect_error([&] { serve_dashboard(feed, {}); }, ErrorKind::Unavailable,
                "dashboard: this build has no web server");
 }
 
@@ -329,11 +403,11 @@ TEST_F(DashboardOptionsTest, RefusesWhatMakesNoSense) {
 }
 
 TEST_F(DashboardOptionsTest, NamesAPortThatIsTaken) {
-  const DashboardServer first(feed_, {});
+  const auto first = serve_dashboard(feed_, {});
   testing::FakeJobFeed other;
   expect_error(
-      [&] { const DashboardServer second(other, {.port = first.port()}); }, ErrorKind::Io,
-      "dashboard: port " + std::to_string(first.port()) + " of 127.0.0.1: Address already in use");
+      [&] { serve_dashboard(other, {.port = first->port()}); }, ErrorKind::Io,
+      "dashboard: port " + std::to_string(first->port()) + " of 127.0.0.1: Address already in use");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <random>
 #include <regex>
 #include <thread>
+#include <vector>
 
 #include "lockstep/base/version.h"
 #include "lockstep/monitor/web/access.h"
@@ -39,7 +40,7 @@ class DashboardServerTest : public ::testing::Test {
   }
 
   DashboardServer& serve(DashboardOptions options = {.interval = 20ms}) {
-    server_ = std::make_unique<DashboardServer>(feed_, options);
+    server_ = serve_dashboard(feed_, options);
     return *server_;
   }
 
@@ -264,6 +265,61 @@ TEST_F(DashboardServerTest, EndsAtOnceWithStreamsOpen) {
   server_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   EXPECT_TRUE(stream->is_closed_within(20s));
+}
+
+TEST_F(DashboardServerTest, SendsTheLastStateBeforeItEnds) {
+  serve();
+  auto stream = open_stream(server_->port());
+  ASSERT_EQ(read_steps(*stream, 1).size(), 1U);
+  feed_.end_training();
+  server_.reset();
+  const auto text =
+      std::regex_replace(stream->read_all(20s), std::regex("\r\n[0-9a-fA-F]+\r\n?"), "");
+  const auto begin = text.rfind("data: ");
+  ASSERT_NE(begin, std::string::npos) << text;
+  const auto end = text.find("\n\n", begin);
+  ASSERT_NE(end, std::string::npos) << text;
+  const auto job = nlohmann::json::parse(text.substr(begin + 6, end - begin - 6))["jobs"][0];
+  EXPECT_EQ(job["state"], "ended");
+  EXPECT_EQ(job["end"]["exit_code"], 137);
+  EXPECT_EQ(job["hosts"].size(), 2U);
+  EXPECT_GE(job["curves"]["step"].size(), 1U);
+}
+
+TEST_F(DashboardServerTest, EndsThoughAStreamDoesNotReadTheLastState) {
+  serve({.interval = 10ms});
+  RawConnection stream(server_->port());
+  const int small = 1024;
+  ::setsockopt(stream.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+  stream.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  ASSERT_TRUE(testing::eventually([&] { return server_->statistics().open_streams == 1; }, 30s));
+  const auto begin = std::chrono::steady_clock::now();
+  server_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+}
+
+/// A feed that blocks until it is allowed to return.
+class BlockedFeed final : public JobFeed {
+ public:
+  std::vector<DashboardJob> jobs() override {
+    if (++looks > 1) {
+      while (is_blocked) std::this_thread::sleep_for(1ms);
+    }
+    return {{.id = "a", .step = looks.load()}};
+  }
+  std::atomic<int> looks = 0;
+  std::atomic<bool> is_blocked = true;
+};
+
+TEST_F(DashboardServerTest, AnswersWhileTheFeedBlocks) {
+  BlockedFeed feed;
+  const auto server = serve_dashboard(feed, {.interval = 10ms});
+  EXPECT_TRUE(testing::eventually([&] { return feed.looks == 2; }, 20s));
+  EXPECT_THAT(ask(server->port(), "GET /api/jobs"), HasSubstr("\"step\":1"));
+  auto stream = open_stream(server->port());
+  EXPECT_EQ(read_steps(*stream, 1), std::vector<int>{1});
+  feed.is_blocked = false;
+  EXPECT_EQ(status_of(ask(server->port(), "GET /")), 200);
 }
 
 long resident_kib(pid_t process) {

@@ -1,5 +1,5 @@
-// dashboard_double [INTERVAL_MS [TOKEN]]: serves the dashboard of jobs that are not there on
-// loopback, says where, and ends on SIGTERM.
+// dashboard_double [INTERVAL_MS [TOKEN]]: serves the dashboard of two jobs that do not exist on
+// loopback and prints its address. On SIGTERM the running job fails and the dashboard ends.
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -32,11 +32,12 @@ int main(int count, char** arguments) {
   if (count > 2) options.token = arguments[2];
   try {
     lockstep::testing::FakeJobFeed feed;
-    const lockstep::monitor::DashboardServer server(feed, options);
-    std::printf("serving %s\n", server.url().c_str());
+    const auto server = lockstep::monitor::serve_dashboard(feed, options);
+    std::printf("serving %s\n", server->url().c_str());
     std::fflush(stdout);
     wait_for_end();
-    const auto seen = server.statistics();
+    feed.end_training();
+    const auto seen = server->statistics();
     std::printf("%lu connections, %lu requests, %lu given up\n", seen.connections, seen.requests,
                 seen.given_up);
   } catch (const lockstep::Error& error) {

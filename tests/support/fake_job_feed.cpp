@@ -1,108 +1,119 @@
 #include "tests/support/fake_job_feed.h"
 
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
 #include <cmath>
+#include <string>
 
 namespace lockstep::testing {
 namespace {
 
-using Json = nlohmann::json;
+using events::LogEntry;
+using monitor::DashboardInstance;
+using monitor::DashboardJob;
 
-Json made_replica(int index) {
-  Json stages = Json::array();
-  for (int stage = 0; stage < 2; ++stage) {
-    stages.push_back({{"index", stage}, {"device", "cpu " + std::to_string(stage)}});
-  }
-  return {{"index", index}, {"stages", stages}};
-}
-
-/// Instance 2 computes while the others wait for it in the reduction.
-Json made_instance(int index, int looks) {
+/// Instance 2 computes while the other instances wait for it in the reduction.
+DashboardInstance made_instance(const std::string& host, int index, int looks) {
   const double wobble = 0.02 * std::sin(looks * 0.7 + index);
   const double compute = index == 2 ? 0.85 : 0.6 + wobble;
   const double data = 0.08 + wobble / 2;
   const double idle = 0.02;
-  return {{"index", index},
-          {"pid", 4712 + index},
-          {"alive", true},
-          {"phase", "training"},
-          {"step", looks * 3},
-          {"samples_per_second", 510 + 10 * std::sin(looks * 0.3 + index)},
-          {"memory_mib", 800 + index},
-          {"cpu_percent", 97},
-          {"time",
-           {{"data", data},
-            {"compute", compute},
-            {"reduce", 1 - data - compute - idle},
-            {"idle", idle}}},
-          {"replicas", {made_replica(2 * index), made_replica(2 * index + 1)}}};
+  DashboardInstance instance{
+      .host = host,
+      .index = index,
+      .phase = "training",
+      .process = 4712 + index,
+      .step = looks * 3,
+      .samples_per_second = 510 + 10 * std::sin(looks * 0.3 + index),
+      .memory_mib = 800 + index,
+      .cpu_percent = 97,
+      .time = monitor::TimeShares{
+          .data = data, .compute = compute, .reduce = 1 - data - compute - idle, .idle = idle}};
+  for (const int replica : {2 * index, 2 * index + 1}) {
+    instance.replicas.push_back({.index = replica, .stage_devices = {"cpu 0", "cpu 1"}});
+  }
+  return instance;
 }
 
-Json made_host(const std::string& name, int first, int looks) {
-  return {{"name", name},
-          {"instances", {made_instance(first, looks), made_instance(first + 1, looks)}}};
+DashboardInstance made_ended_instance(const std::string& host, int index, int looks) {
+  auto instance = made_instance(host, index, looks);
+  instance.is_alive = false;
+  instance.phase = "ended";
+  instance.samples_per_second.reset();
+  instance.memory_mib.reset();
+  instance.cpu_percent.reset();
+  instance.time.reset();
+  return instance;
 }
 
-Json running_job(int looks) {
-  return {{"id", "train"},
-          {"name", "resnet20 on cifar10"},
-          {"user", "ann"},
-          {"state", "running"},
-          {"epoch", 1 + looks / 40},
-          {"step", looks * 3},
-          {"restarts", 1},
-          {"loss", 0.4 + 1.9 * std::exp(-looks / 40.0) + 0.03 * std::sin(looks * 1.3)},
-          {"accuracy", 92 - 80 * std::exp(-looks / 50.0)},
-          {"samples_per_second", 2040 + 40 * std::sin(looks * 0.3)},
-          {"bottleneck",
-           "uneven: the others waited 25 % of the time for instance 2, which computes longest; try "
-           "--bind core, or look what else runs on its cores"},
-          {"slowest", 2},
-          {"hosts", {made_host("node-a", 0, looks), made_host("node-b", 2, looks)}}};
+std::vector<LogEntry> made_events(int looks) {
+  std::vector<LogEntry> entries{
+      {.event = "start",
+       .instance = 0,
+       .more = {{"time", "2026-11-16T09:00:00.000Z"}, {"host", "node-a"}}},
+      {.event = "failure",
+       .instance = 1,
+       .step = 20,
+       .more = {{"time", "2026-11-16T09:00:41.500Z"}, {"signal", "SIGKILL"}}},
+      {.event = "restart",
+       .instance = 1,
+       .step = 20,
+       .more = {{"time", "2026-11-16T09:00:41.600Z"}, {"number", std::int64_t{1}}}}};
+  for (int i = 1; i <= looks / 10 && entries.size() < 100; ++i) {
+    entries.push_back({.event = "checkpoint",
+                       .step = i * 30,
+                       .more = {{"time", "2026-11-16T09:01:00.000Z"}, {"seconds", 0.25}}});
+  }
+  return entries;
 }
 
-Json ended_job() {
-  auto host = made_host("node-a", 0, 10);
-  return {{"id", "done"},   {"name", "mlp <script>alert(1)</script> & \"friends\""},
-          {"user", "ben"},  {"state", "ended"},
-          {"step", 200},    {"loss", 0.12},
-          {"hosts", {host}}};
+DashboardJob running_job(int looks) {
+  return {.id = "train",
+          .name = "resnet20 on cifar10",
+          .user = "ann",
+          .epoch = 1 + looks / 40,
+          .step = looks * 3,
+          .loss = 0.4 + 1.9 * std::exp(-looks / 40.0) + 0.03 * std::sin(looks * 1.3),
+          .accuracy = 92 - 80 * std::exp(-looks / 50.0),
+          .samples_per_second = 2040 + 40 * std::sin(looks * 0.3),
+          .restarts = 1,
+          .bottleneck =
+              "uneven: the others waited 25 % of the time for instance 2, which computes longest; "
+              "try --bind core, or look what else runs on its cores",
+          .slowest = 2,
+          .instances = {made_instance("node-a", 0, looks), made_instance("node-a", 1, looks),
+                        made_instance("node-b", 2, looks), made_instance("node-b", 3, looks)},
+          .events = made_events(looks)};
+}
+
+/// The running job after its end.
+DashboardJob failed_job(int looks) {
+  auto job = running_job(looks);
+  job.end = {.exit_code = 137,
+             .text = "failed after 12.3 s (exit code 137): instance 2: killed by SIGKILL"};
+  job.samples_per_second.reset();
+  job.bottleneck.clear();
+  job.slowest.reset();
+  for (auto& instance : job.instances) {
+    instance = made_ended_instance(instance.host, instance.index, looks);
+  }
+  return job;
+}
+
+DashboardJob succeeded_job() {
+  return {
+      .id = "done",
+      .name = "mlp <script>alert(1)</script> & \"friends\"",
+      .user = "ben",
+      .end = monitor::JobEnd{.exit_code = 0, .text = "succeeded after 7.5 s (exit code 0)"},
+      .step = 200,
+      .loss = 0.12,
+      .instances = {made_ended_instance("node-a", 0, 10), made_ended_instance("node-a", 1, 10)}};
 }
 
 }  // namespace
 
-std::string FakeJobFeed::snapshot() {
+std::vector<DashboardJob> FakeJobFeed::jobs() {
   ++looks_;
-  return Json{{"jobs", {running_job(looks_), ended_job()}}}.dump();
-}
-
-std::string FakeJobFeed::events(const std::string& job, int most) {
-  if (job != "train") return "[]";
-  Json events = Json::array();
-  events.push_back({{"time", "2026-11-16T09:00:00.000Z"},
-                    {"event", "start"},
-                    {"instance", 0},
-                    {"host", "node-a"}});
-  events.push_back({{"time", "2026-11-16T09:00:41.500Z"},
-                    {"event", "failure"},
-                    {"instance", 1},
-                    {"step", 20},
-                    {"signal", "SIGKILL"}});
-  events.push_back({{"time", "2026-11-16T09:00:41.600Z"},
-                    {"event", "restart"},
-                    {"instance", 1},
-                    {"step", 20},
-                    {"number", 1}});
-  for (int i = 1; i <= looks_ / 10; ++i) {
-    events.push_back({{"time", "2026-11-16T09:01:00.000Z"},
-                      {"event", "checkpoint"},
-                      {"step", i * 30},
-                      {"seconds", 0.25}});
-  }
-  while (events.size() > static_cast<std::size_t>(most)) events.erase(0);
-  return events.dump();
+  return {has_ended_ ? failed_job(looks_) : running_job(looks_), succeeded_job()};
 }
 
 }  // namespace lockstep::testing

@@ -1,21 +1,24 @@
 #pragma once
 
-#include <string>
+#include <atomic>
+#include <vector>
 
 #include "lockstep/monitor/web/job_feed.h"
 
 namespace lockstep::testing {
 
-/// Jobs that are not there: "train" on two hosts, whose numbers move with each look, instance 2
-/// being slow, and "done", which has ended. The numbers depend on how often it was asked, and on
-/// nothing else.
+/// Two jobs that do not exist: "train" on two hosts, whose numbers change with each look and whose
+/// instance 2 is slow, and "done", which has ended. The numbers depend only on the number of looks.
 class FakeJobFeed final : public monitor::JobFeed {
  public:
-  std::string snapshot() override;
-  std::string events(const std::string& job, int most) override;
+  std::vector<monitor::DashboardJob> jobs() override;
+
+  /// "train" fails. Any thread may call it.
+  void end_training() { has_ended_ = true; }
 
  private:
   int looks_ = 0;
+  std::atomic<bool> has_ended_ = false;
 };
 
 }  // namespace lockstep::testing

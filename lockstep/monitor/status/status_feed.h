@@ -1,8 +1,12 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "lockstep/base/file.h"
 #include "lockstep/monitor/devices/job_sampler.h"
 #include "lockstep/monitor/status/jobs_view.h"
 #include "lockstep/monitor/web/job_feed.h"
@@ -10,31 +14,41 @@
 namespace lockstep::monitor {
 
 struct StatusFeedOptions {
-  std::string job{};  ///< that one alone; empty: all
-  /// Jobs of other users too, where their pages can be read, as by root.
-  bool shows_others = false;
+  std::string job{};          ///< show only this job; empty: all jobs
+  bool shows_others = false;  ///< also the jobs of other users whose pages can be read, as by root
 };
 
-/// What the dashboard shows of the jobs of this machine: what their instances publish, and the logs
-/// of their events.
+/// The jobs of this machine, from the pages that their instances publish and from their event logs.
 ///
-/// Logs of other users' jobs are not shown. It looks at jobs alone, and is made in no time: no
-/// sensor and no driver, which a sick GPU may keep, is asked.
+/// The feed keeps each log open. It can therefore read how a job ended after the launcher has
+/// removed the folder of the job. Logs of other users are not read. The feed asks no sensor and no
+/// driver, because a broken GPU may block both.
 class StatusFeed final : public JobFeed {
  public:
+  static constexpr std::size_t kMostEvents = 100;  ///< of each job
+
   explicit StatusFeed(topology::Environment environment, StatusFeedOptions options = {});
 
-  std::string snapshot() override;
-  std::string events(const std::string& job, int most) override;
+  std::vector<DashboardJob> jobs() override;
 
  private:
+  struct Log {
+    UniqueFd file{};
+    std::vector<events::LogEntry> entries{};  ///< the newest
+  };
+
+  void read_log(const DashboardJob& job, const std::string& folder);
+
   JobSampler sampler_;
   StatusFeedOptions options_;
   JobsView view_;
-  std::map<std::string, std::string> folders_;  ///< of the jobs of the last snapshot
+  std::map<std::pair<std::string, std::string>, Log> logs_;  ///< by user and job
 };
 
-/// Tells who looks into a job's folder where its log of events is, if that is elsewhere
+/// How a job ended, from the entries of its log.
+JobEnd describe_end(std::span<const events::LogEntry> entries);
+
+/// Writes the path of the job's event log into the job's folder if the log is elsewhere
 /// (`--log-dir`). Throws `Io`.
 void leave_path_of_events(const std::string& folder, const std::string& events_file);
 

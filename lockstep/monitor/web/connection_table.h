@@ -1,67 +1,96 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstddef>
 #include <unordered_map>
 
 namespace lockstep::monitor {
 
-/// Knows of each connection what it is waited for, and decides who has been waited for long enough.
+/// The connections of a server, and since when the server waits for each.
 ///
-/// A client that sends a byte now and then is never idle, so a limit on idleness does not get rid
-/// of it: what counts here is the time since the connection, or its last answer, began. One thread
-/// uses it; sockets belong to whoever adds them.
+/// libmicrohttpd closes connections that are idle. A client that sends one byte now and then is
+/// never idle, so this table limits the total time of a request and of an answer. If almost all
+/// connections are in use, the table closes one for each new connection. Streams have no limit
+/// here.
+///
+/// The caller locks. The sockets belong to libmicrohttpd: to close a connection, the table shuts
+/// its socket down.
 class ConnectionTable {
  public:
   using Clock = std::chrono::steady_clock;
-  /// What stands for a connection: its address in libmicrohttpd.
-  using Key = const void*;
+  using Key = const void*;  ///< libmicrohttpd's connection
 
   struct Limits {
     std::size_t most = 256;
     std::chrono::milliseconds request{5000};  ///< until a request is complete
-    std::chrono::milliseconds answer{20000};  ///< until its reader has taken the answer
+    std::chrono::milliseconds answer{20000};  ///< until the client has received the answer
   };
 
   explicit ConnectionTable(Limits limits) : limits_(limits) {}
 
-  /// A new connection, of which a request is awaited. Where they run out, the one whose request has
-  /// been awaited longest is given up; where there is none, the one whose reader has.
-  void add(Key key, int fd, Clock::time_point now);
+  /// Adds a connection that will send a request. If there is no room for another connection, closes
+  /// the oldest incomplete request, or if there is none, the oldest answer.
+  void add(Key key, int fd, Clock::time_point now) {
+    connections_[key] = {.fd = fd, .since = now};
+    // One place stays free, because libmicrohttpd accepts no connection if all places are taken.
+    // A client may have a reason to read an answer slowly, but none to send a request slowly.
+    const bool has_room = connections_.size() + 1 < limits_.most;
+    if (!has_room && !close_oldest(State::Request, key)) close_oldest(State::Answer, key);
+  }
   void remove(Key key) { connections_.erase(key); }
 
-  /// The request is complete, and is being answered. Of a stream, whose end nobody awaits, each
-  /// part that is taken starts anew.
-  void answering(Key key, Clock::time_point now);
-  /// All of the stream was taken so far.
-  void resting(Key key);
-  /// The answer was taken; the next request of the same connection is awaited.
-  void awaiting_request(Key key, Clock::time_point now);
+  void begin_request(Key key, Clock::time_point now) { set(key, State::Request, now); }
+  void begin_answer(Key key, Clock::time_point now) { set(key, State::Answer, now); }
+  void begin_stream(Key key) { set(key, State::Stream, {}); }
 
-  /// Gives up those whose time is over: shuts their sockets down, upon which libmicrohttpd closes
-  /// them.
-  void give_up_overdue(Clock::time_point now);
+  void close_overdue(Clock::time_point now) {
+    for (auto& [key, connection] : connections_) {
+      const auto limit = connection.state == State::Request ? limits_.request : limits_.answer;
+      if (connection.state != State::Stream && now - connection.since > limit) close(connection);
+    }
+  }
 
   std::size_t size() const noexcept { return connections_.size(); }
-  std::size_t given_up() const noexcept { return given_up_; }
+  std::size_t closed() const noexcept { return closed_; }
 
  private:
-  enum class Awaits { Request, Reader, Nothing };
+  enum class State { Request, Answer, Stream };
   struct Connection {
     int fd = -1;
-    Awaits awaits = Awaits::Request;
+    State state = State::Request;
     Clock::time_point since{};
-    bool is_given_up = false;
+    bool is_closed = false;
   };
 
-  void set(Key key, Awaits awaits, Clock::time_point now);
-  void give_up(Connection& connection);
-  void make_room(Key newest);
-  bool is_overdue(const Connection& connection, Clock::time_point now) const;
+  void set(Key key, State state, Clock::time_point now) {
+    const auto found = connections_.find(key);
+    if (found == connections_.end()) return;
+    found->second.state = state;
+    found->second.since = now;
+  }
+
+  void close(Connection& connection) {
+    if (connection.is_closed) return;
+    connection.is_closed = true;
+    ++closed_;
+    ::shutdown(connection.fd, SHUT_RDWR);
+  }
+
+  bool close_oldest(State state, Key newest) {
+    Connection* oldest = nullptr;
+    for (auto& [key, connection] : connections_) {
+      if (key == newest || connection.state != state || connection.is_closed) continue;
+      if (oldest == nullptr || connection.since < oldest->since) oldest = &connection;
+    }
+    if (oldest != nullptr) close(*oldest);
+    return oldest != nullptr;
+  }
 
   Limits limits_;
   std::unordered_map<Key, Connection> connections_;
-  std::size_t given_up_ = 0;
+  std::size_t closed_ = 0;
 };
 
 }  // namespace lockstep::monitor

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/monitor/web/job_feed.h"
+
 namespace lockstep::monitor {
 
-/// A point of a job's curves. What is not known is not a number.
+/// A point of a job's curves. Unknown values are NaN.
 struct CurvePoint {
   std::int64_t step = 0;
   double loss = std::numeric_limits<double>::quiet_NaN();
@@ -17,30 +19,21 @@ struct CurvePoint {
   double samples_per_second = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// Of the time of an instance, in percent.
-struct TimeShares {
-  std::uint8_t data = 0;
-  std::uint8_t compute = 0;
-  std::uint8_t reduce = 0;
-  std::uint8_t idle = 0;
-};
-
-/// What the instances of a job did at a step; those of which nothing is known are not in it.
+/// The time shares of the instances of a job at a step; instances without known shares are missing.
 struct SharePoint {
   std::int64_t step = 0;
   std::map<int, TimeShares> instances{};
 };
 
-/// The curves of one job, from its first step to its last, in bounded memory: when it is full,
-/// every second point is left out, and from then on only every second point is taken. A point has
-/// a `step`.
+/// The curves of one job, from its first step to its last, in bounded memory. If the memory is
+/// full, every second point is removed, and from then on only every second new point is kept. A
+/// point has a member `step`.
 template <typename Point>
 class CurveHistory {
  public:
   explicit CurveHistory(std::size_t most_points = 400) : most_points_(most_points) {}
 
-  /// Takes a point. One that is behind the last, as after a restart, replaces what came after it;
-  /// one of the same step replaces it.
+  /// Adds a point. Removes the points of the same and of later steps first, as after a restart.
   void add(Point point) {
     while (!points_.empty() && points_.back().step > point.step) {
       points_.pop_back();

@@ -12,63 +12,61 @@
 namespace lockstep::monitor {
 
 struct DashboardOptions {
-  std::string address = "127.0.0.1";   ///< as numbers, or "localhost"
-  int port = 0;                        ///< 0: one that is free
-  std::optional<std::string> token{};  ///< needed for an address that others can reach
-  std::vector<std::string>
-      names{};  ///< by which browsers may call this machine, beside its address
+  std::string address = "127.0.0.1";         ///< as numbers, or "localhost"
+  int port = 0;                              ///< 0: a free port
+  std::optional<std::string> token{};        ///< required if other machines can reach the address
+  std::vector<std::string> names{};          ///< of this machine, which browsers may use in the URL
   std::chrono::milliseconds interval{1000};  ///< between two looks at the feed
   int most_connections = 256;
   int most_streams = 64;
-  std::chrono::milliseconds patience{5000};  ///< with a request that is not complete yet
+  std::chrono::milliseconds patience{
+      5000};  ///< limit for a request; four times as long for answers
 };
 
 /// What has happened to a server so far.
 struct DashboardStatistics {
-  std::uint64_t requests = 0;     ///< that were complete, whatever the answer
-  std::uint64_t connections = 0;  ///< that were accepted
-  std::uint64_t given_up = 0;     ///< connections that took too long, or were in the way
+  std::uint64_t requests = 0;     ///< complete requests, whatever the answer
+  std::uint64_t connections = 0;  ///< accepted connections
+  std::uint64_t given_up = 0;     ///< connections that were closed as too slow, or to make room
   int open_connections = 0;
   int open_streams = 0;
 };
 
-/// A web server for the dashboard: a page, and a stream of what a feed tells.
+/// A web server for the dashboard: a page, the state of the jobs as JSON, and a stream of states.
 ///
-/// Everything that it serves is in memory before the first request: no request can name a file. It
-/// answers GET and HEAD, and has no way to act on a job. Anything beyond loopback needs a token,
-/// and every request a `Host` that is ours.
+/// All that the server sends is in memory: no request can name a file. The server answers GET and
+/// HEAD, and cannot act on a job. An address beyond loopback requires a token, and each request
+/// must have a `Host` header with a name of this machine.
 ///
-/// One thread does all of it and waits for nobody: connections, memory for each, and streams are
-/// bounded; a request that is not complete in time is given up, and where connections run out the
-/// oldest incomplete one makes room, or else the oldest answer that nobody reads; a stream whose
-/// reader is slow skips what it missed.
+/// libmicrohttpd answers all browsers from one thread. A second thread asks the feed, publishes the
+/// state and closes connections that are too slow. Connections, their memory and streams are
+/// limited. A request or an answer that takes too long is closed. If connections run out, the
+/// oldest incomplete request makes room, or else the oldest answer. A stream with a slow reader
+/// skips states; a stream without progress is closed. The number of connections for each address is
+/// not limited, because behind an ssh tunnel all clients have the same address.
 ///
-/// HTTP is libmicrohttpd's. Not cpp-httplib's, whose connections each hold a thread, from a pool
-/// that as many slow clients, or as many open pages, would empty; nor Boost.Beast's, which would
-/// leave the server itself to be written.
+/// libmicrohttpd is used because cpp-httplib needs a thread for each connection, and Boost.Beast
+/// has no server.
 ///
-/// Errors of the constructor: `Options`, `Io` where the address cannot be used, `Unavailable` in a
-/// build without libmicrohttpd.
+/// The destructor asks the feed a last time, gives the streams 300 ms to send the last state, and
+/// stops the server. Any thread may call the other members.
 class DashboardServer {
  public:
-  /// Serves from now on. The feed must outlive it.
-  DashboardServer(JobFeed& feed, const DashboardOptions& options);
-  DashboardServer(const DashboardServer&) = delete;
-  DashboardServer& operator=(const DashboardServer&) = delete;
-  /// Ends all streams and connections.
-  ~DashboardServer();
+  virtual ~DashboardServer() = default;
 
-  int port() const noexcept;
-  /// What a user types into a browser, with the token where one is needed.
-  std::string url() const;
-  DashboardStatistics statistics() const noexcept;
-
- private:
-  class Service;
-  std::unique_ptr<Service> service_;
+  virtual int port() const = 0;
+  /// The URL for a browser, with the token if there is one.
+  virtual std::string url() const = 0;
+  virtual DashboardStatistics statistics() const = 0;
 };
 
-/// Whether this build can serve a dashboard.
+/// Asks the feed once, and starts to serve. The feed must outlive the server.
+///
+/// Errors: `Options`; `Io` if the address cannot be used; `Unavailable` in a build without
+/// libmicrohttpd.
+std::unique_ptr<DashboardServer> serve_dashboard(JobFeed& feed, const DashboardOptions& options);
+
+/// Whether this build contains the server.
 bool dashboard_is_built() noexcept;
 
 }  // namespace lockstep::monitor

@@ -6,9 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <limits>
+#include <optional>
 #include <set>
-#include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -17,122 +21,144 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostJobs = 64;
-constexpr int kMostEvents = 100;
 constexpr std::size_t kMostInstancesWithCurves = 64;
 
-Json parsed(const std::string& text, const char* what) {
-  if (text.size() > kMostBytes) {
-    throw Error(ErrorKind::Data, fmt::format("{}: expected at most {} bytes, found {}", what,
-                                             kMostBytes, text.size()));
-  }
-  auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    throw Error(ErrorKind::Data, fmt::format("{}: expected JSON, found something else", what));
-  }
-  return json;
-}
+constexpr std::pair<const char*, double TimeShares::*> kShares[] = {
+    {"data", &TimeShares::data},
+    {"compute", &TimeShares::compute},
+    {"reduce", &TimeShares::reduce},
+    {"idle", &TimeShares::idle}};
 
-double number(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
-}
-
-/// An element of an object; null where it is none, or has none of that name.
-const Json& element(const Json& object, const char* name) {
-  static const Json kNull;
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return object.is_object() && found != object.end() ? *found : kNull;
-}
-
-/// JSON has no word for what is not a number.
-Json rounded(double value) {
+/// A number with six digits; null for NaN and infinity, which JSON does not have.
+Json to_json(double value) {
   if (!std::isfinite(value)) return nullptr;
   return std::stod(fmt::format("{:.6g}", value));
 }
 
-Json to_json(const CurveHistory<CurvePoint>& history) {
-  Json steps = Json::array();
-  Json loss = Json::array();
-  Json accuracy = Json::array();
-  Json speed = Json::array();
-  for (const auto& point : history.points()) {
-    steps.push_back(point.step);
-    loss.push_back(rounded(point.loss));
-    accuracy.push_back(rounded(point.accuracy));
-    speed.push_back(rounded(point.samples_per_second));
+template <typename Value>
+void set(Json& object, const char* name, const std::optional<Value>& value) {
+  if (!value) return;
+  if constexpr (std::is_same_v<Value, double>) {
+    if (std::isfinite(*value)) object[name] = to_json(*value);
+  } else {
+    object[name] = *value;
   }
-  return {{"step", steps}, {"loss", loss}, {"accuracy", accuracy}, {"samples_per_second", speed}};
 }
 
-std::uint8_t percent(const Json& time, const char* name) {
-  const auto share = number(time, name);
-  return std::isfinite(share) ? static_cast<std::uint8_t>(100 * std::clamp(share, 0.0, 1.0) + 0.5)
-                              : std::uint8_t{0};
+Json to_json(const DashboardReplica& replica) {
+  Json stages = Json::array();
+  for (const auto& device : replica.stage_devices) {
+    stages.push_back({{"index", stages.size()}});
+    if (!device.empty()) stages.back()["device"] = device;
+  }
+  return {{"index", replica.index}, {"stages", std::move(stages)}};
 }
 
-SharePoint shares_of(const Json& job, std::int64_t step) {
-  SharePoint point{.step = step};
-  for (const auto& host : element(job, "hosts")) {
-    for (const auto& instance : element(host, "instances")) {
-      const auto& time = element(instance, "time");
-      const auto& index = element(instance, "index");
-      if (!time.is_object() || !index.is_number_integer()) continue;
-      if (point.instances.size() == kMostInstancesWithCurves) return point;
-      point.instances[index.get<int>()] = {.data = percent(time, "data"),
-                                           .compute = percent(time, "compute"),
-                                           .reduce = percent(time, "reduce"),
-                                           .idle = percent(time, "idle")};
+Json to_json(const DashboardInstance& instance) {
+  Json object{{"index", instance.index}, {"alive", instance.is_alive}, {"phase", instance.phase}};
+  set(object, "pid", instance.process);
+  set(object, "step", instance.step);
+  set(object, "samples_per_second", instance.samples_per_second);
+  set(object, "memory_mib", instance.memory_mib);
+  set(object, "cpu_percent", instance.cpu_percent);
+  if (instance.time) {
+    for (const auto& [name, share] : kShares) {
+      object["time"][name] = to_json((*instance.time).*share);
     }
+  }
+  object["replicas"] = Json::array();
+  for (const auto& replica : instance.replicas) object["replicas"].push_back(to_json(replica));
+  return object;
+}
+
+/// Groups neighbouring instances of the same host.
+Json hosts_json(const std::vector<DashboardInstance>& instances) {
+  Json hosts = Json::array();
+  for (const auto& instance : instances) {
+    if (hosts.empty() || hosts.back()["name"] != instance.host) {
+      hosts.push_back({{"name", instance.host}, {"instances", Json::array()}});
+    }
+    hosts.back()["instances"].push_back(to_json(instance));
+  }
+  return hosts;
+}
+
+Json to_json(const events::LogEntry& entry) {
+  Json object{{"event", entry.event}};
+  set(object, "instance", entry.instance);
+  set(object, "step", entry.step);
+  for (const auto& [name, value] : entry.more) {
+    std::visit([&, &key = name](const auto& known) { object[key] = known; }, value);
+  }
+  return object;
+}
+
+template <typename Point, typename Value>
+Json line(const CurveHistory<Point>& history, const Value& value) {
+  Json values = Json::array();
+  for (const auto& point : history.points()) values.push_back(value(point));
+  return values;
+}
+
+Json to_json(const CurveHistory<CurvePoint>& history) {
+  return {{"step", line(history, [](const auto& point) { return point.step; })},
+          {"loss", line(history, [](const auto& point) { return to_json(point.loss); })},
+          {"accuracy", line(history, [](const auto& point) { return to_json(point.accuracy); })},
+          {"samples_per_second",
+           line(history, [](const auto& point) { return to_json(point.samples_per_second); })}};
+}
+
+/// Four lines in percent for each instance, with null where an instance is missing from a point.
+Json to_json(const CurveHistory<SharePoint>& history) {
+  std::set<int> known;
+  for (const auto& point : history.points()) {
+    for (const auto& [index, shares] : point.instances) known.insert(index);
+  }
+  Json instances = Json::object();
+  for (const int index : known) {
+    if (instances.size() == kMostInstancesWithCurves) break;
+    auto& lines = instances[std::to_string(index)];
+    for (const auto& [name, share] : kShares) {
+      lines[name] = line(history, [&, share = share](const SharePoint& point) {
+        const auto found = point.instances.find(index);
+        if (found == point.instances.end()) return Json();
+        return Json(std::lround(100 * std::clamp(found->second.*share, 0.0, 1.0)));
+      });
+    }
+  }
+  return {{"step", line(history, [](const auto& point) { return point.step; })},
+          {"instances", std::move(instances)}};
+}
+
+SharePoint share_point(const DashboardJob& job) {
+  SharePoint point{.step = *job.step};
+  for (const auto& instance : job.instances) {
+    if (point.instances.size() == kMostInstancesWithCurves) break;
+    if (instance.time) point.instances[instance.index] = *instance.time;
   }
   return point;
 }
 
-/// A line of each share for each instance; null where a point has it not.
-Json to_json(const CurveHistory<SharePoint>& history) {
-  Json steps = Json::array();
-  Json instances = Json::object();
-  const auto& points = history.points();
-  for (const auto& point : points) steps.push_back(point.step);
-  const auto line = [&](int index, std::uint8_t TimeShares::*share) {
-    Json values = Json::array();
-    for (const auto& point : points) {
-      const auto found = point.instances.find(index);
-      values.push_back(found == point.instances.end() ? Json() : Json(found->second.*share));
-    }
-    return values;
-  };
-  std::set<int> known;
-  for (const auto& point : points) {
-    for (const auto& [index, shares] : point.instances) known.insert(index);
+Json to_json(const DashboardJob& job) {
+  Json object{{"id", job.id}, {"name", job.name}, {"user", job.user}};
+  object["state"] = job.end ? "ended" : "running";
+  if (job.end) {
+    object["end"]["text"] = job.end->text;
+    set(object["end"], "exit_code", job.end->exit_code);
   }
-  for (const int index : known) {
-    if (instances.size() == kMostInstancesWithCurves) break;
-    instances[std::to_string(index)] = {{"data", line(index, &TimeShares::data)},
-                                        {"compute", line(index, &TimeShares::compute)},
-                                        {"reduce", line(index, &TimeShares::reduce)},
-                                        {"idle", line(index, &TimeShares::idle)}};
-  }
-  return {{"step", std::move(steps)}, {"instances", std::move(instances)}};
-}
-
-/// The jobs of a snapshot that can be told apart.
-Json jobs_of(const Json& snapshot) {
-  const auto found = snapshot.is_object() ? snapshot.find("jobs") : snapshot.end();
-  if (!snapshot.is_object() || found == snapshot.end() || !found->is_array()) {
-    throw Error(ErrorKind::Data, "snapshot: expected a list 'jobs', found none");
-  }
-  Json jobs = Json::array();
-  for (const auto& job : *found) {
-    if (jobs.size() == kMostJobs) break;
-    if (job.is_object() && job.contains("id") && job["id"].is_string()) jobs.push_back(job);
-  }
-  return jobs;
-}
-
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  set(object, "epoch", job.epoch);
+  set(object, "step", job.step);
+  set(object, "loss", job.loss);
+  set(object, "accuracy", job.accuracy);
+  set(object, "samples_per_second", job.samples_per_second);
+  set(object, "restarts", job.restarts);
+  set(object, "slowest", job.slowest);
+  if (!job.bottleneck.empty()) object["bottleneck"] = job.bottleneck;
+  object["hosts"] = hosts_json(job.instances);
+  object["events"] = Json::array();
+  for (const auto& entry : job.events) object["events"].push_back(to_json(entry));
+  return object;
 }
 
 }  // namespace
@@ -140,35 +166,51 @@ std::string dumped(const Json& json) {
 DashboardState::DashboardState(JobFeed& feed)
     : feed_(feed), text_(std::make_shared<const std::string>(R"({"jobs":[]})")) {}
 
-std::string DashboardState::make_text() {
-  auto jobs = jobs_of(parsed(feed_.snapshot(), "snapshot"));
-  std::set<std::string> present;
-  for (auto& job : jobs) {
-    const auto id = job["id"].get<std::string>();
-    present.insert(id);
-    auto& curves = curves_[id];
-    if (const auto step = number(job, "step"); std::isfinite(step)) {
-      curves.job.add({.step = static_cast<std::int64_t>(step),
-                      .loss = number(job, "loss"),
-                      .accuracy = number(job, "accuracy"),
-                      .samples_per_second = number(job, "samples_per_second")});
-      curves.shares.add(shares_of(job, static_cast<std::int64_t>(step)));
-    }
-    job["curves"] = to_json(curves.job);
-    job["share_curves"] = to_json(curves.shares);
-    job["events"] = parsed(feed_.events(id, kMostEvents), "events");
+std::string DashboardState::job_text(const DashboardJob& job, KnownJob& known) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  if (job.step && !job.end) {
+    known.curve.add({.step = *job.step,
+                     .loss = job.loss.value_or(kUnknown),
+                     .accuracy = job.accuracy.value_or(kUnknown),
+                     .samples_per_second = job.samples_per_second.value_or(kUnknown)});
+    known.shares.add(share_point(job));
   }
-  std::erase_if(curves_, [&](const auto& entry) { return !present.contains(entry.first); });
-  last_jobs_ = dumped(jobs);
-  return fmt::format(R"({{"jobs":{}}})", last_jobs_);
+  auto object = to_json(job);
+  object["curves"] = to_json(known.curve);
+  object["share_curves"] = to_json(known.shares);
+  return object.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+std::string DashboardState::jobs_text() {
+  auto jobs = feed_.jobs();
+  if (jobs.size() > kMostJobs) jobs.resize(kMostJobs);
+  std::set<JobKey> present;
+  std::string text;
+  for (const auto& job : jobs) {
+    const auto key = *present.emplace(job.user, job.id).first;
+    auto& known = known_[key];
+    // A job that has ended does not change any more.
+    if (!job.end || !known.has_ended) known.text = job_text(job, known);
+    known.has_ended = job.end.has_value();
+    text += (text.empty() ? "" : ",") + known.text;
+  }
+  std::erase_if(known_, [&](const auto& entry) { return !present.contains(entry.first); });
+  if (text.size() > kMostBytes) {
+    throw Error(ErrorKind::Data,
+                fmt::format("dashboard: expected at most {} bytes to show, found {}", kMostBytes,
+                            text.size()));
+  }
+  return text;
 }
 
 void DashboardState::refresh() {
   std::string text;
   try {
-    text = make_text();
+    last_jobs_ = jobs_text();
+    text = fmt::format(R"({{"jobs":[{}]}})", last_jobs_);
   } catch (const std::exception& error) {
-    text = fmt::format(R"({{"jobs":{},"problem":{}}})", last_jobs_, dumped(Json(error.what())));
+    const auto problem = Json(error.what()).dump(-1, ' ', false, Json::error_handler_t::replace);
+    text = fmt::format(R"({{"jobs":[{}],"problem":{}}})", last_jobs_, problem);
   }
   if (text == *text_) return;
   text_ = std::make_shared<const std::string>(std::move(text));

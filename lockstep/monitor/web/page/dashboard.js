@@ -49,16 +49,26 @@ function factsOf(job) {
     ["Restarts", job.restarts !== undefined && `${job.restarts}`], ["User", job.user]].filter(([, value]) => value);
 }
 
+/** How the job has ended. The text is set only when it changes, so that a screen reader reads it once. */
+function showEnd(job) {
+  const line = byId("end");
+  const words = job.state === "ended" ? `This job has ended: ${job.end?.text ?? "how is not known"}.` : "";
+  line.hidden = words === "";
+  line.dataset.result = job.end?.exit_code === undefined ? "unknown" : job.end.exit_code === 0 ? "good" : "bad";
+  if (line.textContent !== words) line.textContent = words;
+}
+
 function showFacts(job) {
   byId("job-name").textContent = job.name ?? job.id;
+  showEnd(job);
   byId("bottleneck").textContent = job.bottleneck ?? "";
   byId("facts").replaceChildren(...factsOf(job).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
-function instanceRow(instance, slowest) {
+function instanceRow(instance, slowest, isRunning) {
   const name = element("th", { scope: "row" }, `${instance.index}`);
   if (instance.index === slowest) name.append(element("span", { class: "mark" }, "slowest"));
-  if (instance.alive === false) name.append(element("span", { class: "mark dead" }, "gone"));
+  if (isRunning && instance.alive === false) name.append(element("span", { class: "mark dead" }, "gone"));
   const replicas = instance.replicas ?? [];
   const cells = [instance.host, replicas.map(replica => replica.index).join(", "), (replicas[0]?.stages ?? []).length || "–",
     instance.phase ?? "–", formatNumber(instance.step, 8), formatNumber(instance.samples_per_second),
@@ -108,15 +118,20 @@ function makeCharts() {
   return { curves: [loss, accuracy, speed], shares, shareCurves, all: [loss, accuracy, speed, shares, shareCurves] };
 }
 
+/** "running", "ended" or, where the exit code is known, "ended with exit code 1". */
+function stateOf(job) {
+  return job.end?.exit_code ? `ended with exit code ${job.end.exit_code}` : job.state ?? "unknown";
+}
+
 function showJobs() {
   const list = byId("jobs");
-  const key = JSON.stringify([chosen, state.jobs.map(job => [job.id, job.name, job.state])]);
+  const key = JSON.stringify([chosen, state.jobs.map(job => [job.id, job.name, stateOf(job)])]);
   if (list.dataset.key === key) return;  // a button that is made anew loses the focus
   list.dataset.key = key;
   const focused = document.activeElement?.dataset?.job;
   list.replaceChildren(...state.jobs.map(job => {
     const button = element("button", { type: "button", "aria-current": `${job.id === chosen}` }, job.name ?? job.id, " ",
-      element("span", { class: "state" }, `(${job.state ?? "unknown"})`));
+      element("span", { class: "state" }, `(${stateOf(job)})`));
     button.dataset.job = job.id;
     button.addEventListener("click", () => choose(job.id));
     return element("li", {}, button);
@@ -140,7 +155,7 @@ function showJob(job) {
   charts.curves.forEach(curve => curve.show(job.curves));
   charts.shares.show(instances, slowest);
   charts.shareCurves.show(job.share_curves, slowest);
-  byId("instances").tBodies[0].replaceChildren(...instances.map(instance => instanceRow(instance, slowest)));
+  byId("instances").tBodies[0].replaceChildren(...instances.map(instance => instanceRow(instance, slowest, job.state !== "ended")));
   showEvents(job);
 }
 
@@ -163,6 +178,13 @@ function say(connection, words) {
   line.textContent = words;
 }
 
+/** A dashboard that was started for a job ends with that job. The page then keeps the last state. */
+function sayLost() {
+  const hasEnded = state.jobs.length > 0 && state.jobs.every(job => job.state === "ended");
+  if (hasEnded) say("ended", "The dashboard has ended; this is the last state");
+  else say("lost", "No connection; trying again …");
+}
+
 /** EventSource comes back by itself when a connection is cut, but not after a refusal. */
 function listen() {
   const stream = new EventSource("/api/stream");
@@ -172,7 +194,7 @@ function listen() {
     if (!document.hidden) show();
   });
   stream.addEventListener("error", () => {
-    say("lost", "No connection; trying again …");
+    sayLost();
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
   });
 }

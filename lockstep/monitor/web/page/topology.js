@@ -49,14 +49,16 @@ function replicaBox(replica) {
   return boxAround("replica", `replica ${replica.index}`, stages, 8 * (kStage.width + kGap), 58);
 }
 
-function instanceBox(instance, slowest) {
+function instanceBox(instance, slowest, isRunning) {
   const replicas = (instance.replicas ?? []).map(replicaBox);
   const widest = Math.max(58, ...replicas.map(replica => replica.width));
   const isSlowest = instance.index === slowest;
-  const state = instance.alive === false ? " (gone)" : isSlowest ? " (slowest)" : "";
+  // In a job that has ended all instances are gone; only in a running job this is a warning.
+  const isGone = isRunning && instance.alive === false;
+  const state = isGone ? " (gone)" : isSlowest ? " (slowest)" : "";
   const box = boxAround("instance", `instance ${instance.index}${state}`, replicas,
                         kMostReplicasInARow * (widest + kGap), 130);
-  box.extra = `${isSlowest ? " slowest" : ""}${instance.alive === false ? " dead" : ""}`;
+  box.extra = `${isSlowest ? " slowest" : ""}${isGone ? " dead" : ""}`;
   return box;
 }
 
@@ -85,12 +87,13 @@ function describe(job, slowest) {
 /** Draws the topology of a job into an SVG element, no wider than `width` where it can be. */
 export function drawTopology(svg, job, slowest, width) {
   // Drawn anew only where something in it has changed: it would lose a screen reader's place.
-  const key = JSON.stringify([job.id, slowest, width, (job.hosts ?? []).map(host => [host.name, (host.instances ?? []).map(
+  const isRunning = job.state !== "ended";
+  const key = JSON.stringify([job.id, isRunning, slowest, width, (job.hosts ?? []).map(host => [host.name, (host.instances ?? []).map(
     instance => [instance.index, instance.alive, instance.replicas])])]);
   if (svg.dataset.key === key) return;
   svg.dataset.key = key;
   const hosts = (job.hosts ?? []).map(host => boxAround(
-    "host", host.name, (host.instances ?? []).map(instance => instanceBox(instance, slowest)), Math.max(width - 2 * kGap, 1), 100));
+    "host", host.name, (host.instances ?? []).map(instance => instanceBox(instance, slowest, isRunning)), Math.max(width - 2 * kGap, 1), 100));
   const room = placeInRows(hosts, width, 0, 0);
   const title = svg.querySelector("title");
   svg.replaceChildren(title);
