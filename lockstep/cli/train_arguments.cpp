@@ -250,7 +250,10 @@ train::TrainRequest decide_request(const TrainOptions& written,
   decide_data(written, request);
   request.model.seed = request.seed;
   request.optimizer = decide_optimizer(written);
-  request.threads_per_device = written.launch.parsed.run.threads_per_device;
+  // Where the launcher has set the number, `check_conflicts` has compared the option with it.
+  if (!identity.threads_per_device) {
+    request.threads_per_device = written.launch.parsed.run.threads_per_device;
+  }
   if (identity.launched_by == topology::LaunchedBy::Nobody) {
     request.devices_per_replica = decide_devices(written);
   }

@@ -267,6 +267,10 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->group(group)
       ->capture_default_str();
   add_size_options(app, to.launch, group);
+  app.get_option("--threads-per-device")
+      ->description(
+          "threads of each device; results depend on this number; under 'lockstep run' it must "
+          "equal the launcher's [cores of a host / most devices on any host]");
   add_host_options(app, to.launch, group);
   add_bind_options(app, to.launch, group);
   add_failure_options(app, to.launch, group);

@@ -501,9 +501,9 @@ TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
            Refused{{"--num-instances", "1"},
                    "4 instances are set by the launcher, found --num-instances",
                    "pass --num-instances to it instead"},
-           Refused{{"--threads-per-device", "1"},
-                   "1 thread per device is set by the launcher, found --threads-per-device",
-                   "pass --threads-per-device to it instead"},
+           Refused{{"--threads-per-device", "2"},
+                   "--threads-per-device is set by the launcher (1), found 2",
+                   "pass the option to 'lockstep run' instead"},
            Refused{{"--ipus-per-replica", "2"},
                    "2 devices per replica are set by the launcher, found --devices-per-replica",
                    "pass --devices-per-replica to it instead"},
@@ -523,6 +523,20 @@ TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
        }) {
     expect_refused(refused, identity);
   }
+}
+
+TEST(TrainOptionsTest, AcceptsTheNumberOfThreadsThatTheLauncherHasSet) {
+  auto identity = launched_by(topology::LaunchedBy::Lockstep);
+  for (const int threads : {1, 3}) {
+    identity.threads_per_device = threads;
+    const auto arguments =
+        parse_train_arguments({"--threads-per-device", std::to_string(threads)}, identity).value();
+    EXPECT_EQ(arguments.request.threads_per_device, std::nullopt) << "it is the launcher's";
+  }
+  expect_refused({{"--threads-per-device", "1"},
+                  "--threads-per-device is set by the launcher (3), found 1",
+                  "pass the option to 'lockstep run' instead"},
+                 identity);
 }
 
 TEST(TrainOptionsTest, TakesTheDevicesOfTheLauncher) {
