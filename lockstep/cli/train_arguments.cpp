@@ -21,6 +21,7 @@
 #include "lockstep/cli/train_conflicts.h"
 #include "lockstep/cli/train_options.h"
 #include "lockstep/data/sets/set_names.h"
+#include "lockstep/monitor/export/report_file.h"
 #include "lockstep/nn/zoo/network_names.h"
 #include "lockstep/weights/weight_format.h"
 
@@ -169,6 +170,9 @@ void check_files(const TrainOptions& written) {
   check_can_be_written(written, "--summary", request.summary_file);
   check_can_be_written(written, "--trace", request.trace_file);
   check_can_be_written(written, "--json", written.json_file);
+  if (request.report_file.empty()) return;
+  monitor::check_report_file(fmt::format("{} {}", at(written, "--report"), request.report_file),
+                             request.report_file);
 }
 
 /// How long a job with checkpoints has to end with one, where nothing else is said: as long as
@@ -285,6 +289,22 @@ std::vector<GivenOption> given_options(const CLI::App& app) {
   return given;
 }
 
+/// The options that were not given and have a default, with its value.
+std::vector<GivenOption> default_options(const CLI::App& app) {
+  std::vector<GivenOption> defaults;
+  for (const auto* option : app.get_options()) {
+    const bool is_shown = !option->get_group().empty() && !option->get_lnames().empty();
+    // The default of an option that may be without a value is what it means without one.
+    const bool needs_value = option->get_expected_min() > 0;
+    if (option->count() > 0 || !is_shown || !needs_value || option->get_default_str().empty()) {
+      continue;
+    }
+    defaults.push_back(
+        {.name = "--" + option->get_lnames().front(), .value = option->get_default_str()});
+  }
+  return defaults;
+}
+
 /// No job is started for a plan, and each of one that was would make the same.
 void check_plans_alone(const topology::Identity& identity) {
   if (identity.launched_by == topology::LaunchedBy::Nobody) return;
@@ -327,7 +347,8 @@ std::optional<TrainArguments> parse_train_arguments(const std::vector<std::strin
                         .job = decide_job(written),
                         .vector_unit = decide_vector_unit(written),
                         .json_file = written.json_file,
-                        .given = given_options(app)};
+                        .given = given_options(app),
+                        .defaults = default_options(app)};
 }
 
 }  // namespace lockstep::cli

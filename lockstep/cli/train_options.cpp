@@ -328,6 +328,11 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
   app.add_option("--summary", request.summary_file, "also write the summary as JSON")
       ->type_name("FILE")
       ->group(group);
+  app.add_option("--report", request.report_file,
+                 "at the end, write a report as one HTML page: results, curves, where the time "
+                 "went, events, environment, command and options; also if the run is stopped")
+      ->type_name("FILE")
+      ->group(group);
   app.add_option("--trace", request.trace_file,
                  "write what the threads of all instances did, and when, in the end; Perfetto "
                  "(ui.perfetto.dev) and Chrome show it")

@@ -61,8 +61,8 @@ TEST_F(TrainHandOnTest, TakesItsPlaceUnderTheLauncher) {
 
 TEST_F(TrainHandOnTest, AcceptsOnlyTheThreadsOfItsLauncher) {
   const auto with_threads = [&](const char* threads) {
-    return run(command({"run", "--threads-per-device", "2", program(), "train",
-                        "--threads-per-device", threads}));
+    return run(command(
+        {"run", "--threads-per-device", "2", program(), "train", "--threads-per-device", threads}));
   };
   const auto same = with_threads("2");
   EXPECT_EQ(same.exit_code, 0) << same.err;

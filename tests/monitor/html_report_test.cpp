@@ -26,7 +26,8 @@ std::size_t count(const std::string& text, const std::string& part) {
 /// The page of a report that has one chart of one curve.
 std::string page_with(std::vector<CurvePoint> points) {
   RunReport report{.title = "t"};
-  report.charts = {{.title = "Loss", .curves = {{.name = "training", .points = std::move(points)}}}};
+  report.charts = {
+      {.title = "Loss", .curves = {{.name = "training", .points = std::move(points)}}}};
   return to_html(report);
 }
 
@@ -51,8 +52,8 @@ TEST(HtmlReportTest, ShowsEachPartOnce) {
                    {.title = "Accuracy",
                     .unit = "%",
                     .curves = {{.name = "training", .points = {{1, 10}, {3, 45}}}}}};
-  report.phases = {{.name = "instance 0",
-                    .seconds = {.data = 1, .compute = 16, .reduce = 2, .idle = 1}}};
+  report.phases = {
+      {.name = "instance 0", .seconds = {.data = 1, .compute = 16, .reduce = 2, .idle = 1}}};
   report.bottleneck = "compute-bound";
   report.events = {{.unix_s = 1794778800, .name = "restart", .text = "instance 2"}};
   report.environment = {{"host", "node7"}};
@@ -131,7 +132,8 @@ TEST(HtmlReportTest, SaysWhyARunEndedEarly) {
 }
 
 TEST(HtmlReportCurveTest, SaysSoIfThereAreNoValues) {
-  for (const auto& points : {std::vector<CurvePoint>{}, {{1, kNan}}, {{kNan, 1}}, {{1, kInfinity}}}) {
+  for (const auto& points :
+       {std::vector<CurvePoint>{}, {{1, kNan}}, {{kNan, 1}}, {{1, kInfinity}}}) {
     const auto page = page_with(points);
     EXPECT_THAT(page, HasSubstr(">no values</text>"));
     EXPECT_EQ(count(page, "<g class=\"curve "), 0U);
@@ -143,7 +145,8 @@ TEST(HtmlReportCurveTest, ShowsOnePointAsADot) {
   const auto page = page_with({{5, 0.25}});
   EXPECT_EQ(count(page, "<circle "), 1U);
   // In the middle of the plot.
-  EXPECT_THAT(page, HasSubstr("<g class=\"curve c0\"><circle cx=\"199.0\" cy=\"91.0\" r=\"2.5\"/></g>"));
+  EXPECT_THAT(page,
+              HasSubstr("<g class=\"curve c0\"><circle cx=\"199.0\" cy=\"91.0\" r=\"2.5\"/></g>"));
   EXPECT_TRUE(paths_in(page).empty());
 }
 
@@ -154,7 +157,8 @@ TEST(HtmlReportCurveTest, DrawsFromTheFirstTickToTheLast) {
 }
 
 TEST(HtmlReportCurveTest, BreaksTheLineAtValuesThatAreNotFinite) {
-  const auto page = page_with({{0, 0}, {25, 4}, {50, kNan}, {75, 2}, {80, -kInfinity}, {90, 2}, {100, 4}});
+  const auto page =
+      page_with({{0, 0}, {25, 4}, {50, kNan}, {75, 2}, {80, -kInfinity}, {90, 2}, {100, 4}});
   const auto paths = paths_in(page);
   ASSERT_EQ(paths.size(), 1U);
   EXPECT_EQ(count(paths.front(), "M"), 2U);
@@ -177,15 +181,16 @@ TEST(HtmlReportCurveTest, DrawsAtMostSomeHundredPoints) {
 
 TEST(HtmlReportCurveTest, BearsExtremeValues) {
   const std::vector<std::vector<CurvePoint>> all{
-      {{1, 1e308}, {2, -1e308}},         {{1, 5e-324}, {2, 1e-323}},
-      {{1, 1}, {2, 1 + 1e-15}},          {{1, 0}, {2, 0}},
-      {{1, 1e20}, {2, 1e20 + 65536}},    {{-1e308, 1}, {1e308, 2}},
-      {{1e15, 1}, {1e15 + 1, 2}},        {{1, -0.0}, {2, 1}}};
+      {{1, 1e308}, {2, -1e308}},      {{1, 5e-324}, {2, 1e-323}},
+      {{1, 1}, {2, 1 + 1e-15}},       {{1, 0}, {2, 0}},
+      {{1, 1e20}, {2, 1e20 + 65536}}, {{-1e308, 1}, {1e308, 2}},
+      {{1e15, 1}, {1e15 + 1, 2}},     {{1, -0.0}, {2, 1}}};
   for (const auto& points : all) {
     const auto page = page_with(points);
     const auto paths = paths_in(page);
     ASSERT_EQ(paths.size(), 1U) << points.front().y;
-    EXPECT_EQ(paths.front().find_first_not_of("ML0123456789. "), std::string::npos) << paths.front();
+    EXPECT_EQ(paths.front().find_first_not_of("ML0123456789. "), std::string::npos)
+        << paths.front();
     EXPECT_LT(count(page, "class=\"grid\""), 20U);
     EXPECT_THAT(page, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf")), Not(HasSubstr(">-0<"))));
   }

@@ -103,7 +103,8 @@ TEST_F(RunForecastTest, IgnoresAnEvaluationThatHasNotBegun) {
 TEST(EndTextTest, NamesTheDayUnlessItIsToday) {
   const Screen screen;  // Monday, 14:00
   const auto text = [&](std::chrono::seconds left) {
-    return end_text(left, [&](std::chrono::seconds from_now) { return screen.local_time(from_now); });
+    return end_text(left,
+                    [&](std::chrono::seconds from_now) { return screen.local_time(from_now); });
   };
   EXPECT_EQ(text(0s), "14:00");
   EXPECT_EQ(text(12min), "14:12");

@@ -328,7 +328,8 @@ std::string chart_text(const ReportChart& chart, const std::string& x_label) {
     text += fmt::format(R"(<text x="{}" y="{}" text-anchor="end">{}</text>)", kRight, kHeight - 1,
                         escape(x_label));
   }
-  return text + fmt::format("</svg><figcaption>{}</figcaption></figure>\n", legend_of(chart, drawn));
+  return text +
+         fmt::format("</svg><figcaption>{}</figcaption></figure>\n", legend_of(chart, drawn));
 }
 
 // Tables.
@@ -336,8 +337,8 @@ std::string chart_text(const ReportChart& chart, const std::string& x_label) {
 std::string facts_table(const std::vector<ReportFact>& facts) {
   std::string text = "<div class=\"scroll\"><table class=\"facts\">\n";
   for (const auto& [name, value] : facts) {
-    text += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape(name),
-                        escape(value));
+    text +=
+        fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape(name), escape(value));
   }
   return text + "</table></div>\n";
 }
@@ -374,8 +375,9 @@ std::vector<PhaseShare> shares_of(const events::PhaseSeconds& seconds) {
 
 std::string phases_row(const ReportPhases& phases) {
   const auto shares = shares_of(phases.seconds);
-  auto text = fmt::format("<tr><th scope=\"row\">{}</th><td><div class=\"bar\" aria-hidden=\"true\">",
-                          escape(phases.name));
+  auto text =
+      fmt::format("<tr><th scope=\"row\">{}</th><td><div class=\"bar\" aria-hidden=\"true\">",
+                  escape(phases.name));
   for (const auto& [name, style, share] : shares) {
     if (share > 0) {
       text += fmt::format(R"(<i class="{}" style="width:{:.2f}%"></i>)", style, 100 * share);
@@ -408,9 +410,10 @@ std::string events_section(const std::vector<ReportEvent>& events) {
   if (skipped > 0) {
     table = fmt::format("<p class=\"quiet\">{} earlier events are left out.</p>\n", skipped);
   }
-  table += "<div class=\"scroll\"><table>\n"
-           "<tr><th scope=\"col\">time</th><th scope=\"col\">event</th>"
-           "<th scope=\"col\">details</th></tr>\n";
+  table +=
+      "<div class=\"scroll\"><table>\n"
+      "<tr><th scope=\"col\">time</th><th scope=\"col\">event</th>"
+      "<th scope=\"col\">details</th></tr>\n";
   for (auto event = events.begin() + static_cast<std::ptrdiff_t>(skipped); event != events.end();
        ++event) {
     table += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", time_text(event->unix_s),
@@ -480,8 +483,8 @@ std::string to_html(const RunReport& report) {
              escape(report.title), kStyle) +
          header_of(report) + "<main>\n" + results_section(report) + charts_section(report) +
          phases_section(report) + events_section(report.events) + command_section(report) +
-         facts_section("environment", "Environment", report.environment) +
-         options_section(report) + "</main>\n</body>\n</html>\n";
+         facts_section("environment", "Environment", report.environment) + options_section(report) +
+         "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace lockstep::monitor

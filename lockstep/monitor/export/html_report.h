@@ -53,9 +53,9 @@ struct RunReport {
 
   std::string title;  ///< "resnet20 on fashion-mnist"
   Outcome outcome = Outcome::Finished;
-  std::string reason{};   ///< why the run stopped or failed, and what to do
-  double written_s = 0;   ///< seconds since 1970 at which the report was written
-  std::string digest{};   ///< of the weights
+  std::string reason{};  ///< why the run stopped or failed, and what to do
+  double written_s = 0;  ///< seconds since 1970 at which the report was written
+  std::string digest{};  ///< of the weights
   std::vector<ReportFact> results{};
   std::string x_label = "optimizer step";  ///< of all charts
   std::vector<ReportChart> charts{};

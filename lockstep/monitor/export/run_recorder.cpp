@@ -53,7 +53,8 @@ std::optional<RecordedPoint> parse_point(std::string_view line) {
   const auto* const value_last = line.data() + value_end;
   const auto [end, error] = std::from_chars(line.data() + step_end + 1, value_last, value);
   if (!step || error != std::errc() || end != value_last) return std::nullopt;
-  return RecordedPoint{std::string(line.substr(value_end + 1)), {static_cast<double>(*step), value}};
+  return RecordedPoint{std::string(line.substr(value_end + 1)),
+                       {static_cast<double>(*step), value}};
 }
 
 /// "Loss", "Accuracy", or the name of the metric.
@@ -70,8 +71,7 @@ RunRecorder::RunRecorder(Options options, events::TrainSink& next)
   if (!options_.now) options_.now = steady_seconds;
   if (options_.file.empty()) return;
   const auto size = read_file_of_earlier_attempts();
-  file_.reset(
-      ::open(options_.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  file_.reset(::open(options_.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (file_ && ::ftruncate(file_.get(), size) != 0) file_.reset();
 }
 

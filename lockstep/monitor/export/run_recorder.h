@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/export.h"
 #include "lockstep/base/file.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/monitor/export/html_report.h"
@@ -20,11 +21,12 @@ namespace lockstep::monitor {
 /// of more iterations, so that the number of points stays in the thousands.
 ///
 /// If a file is named, the points are also appended to it, a line of text for each. A recorder that
-/// finds such a file continues it: it reads the points of earlier attempts of the job. If an attempt
-/// repeats steps, the new points replace the old ones. A file that cannot be used is ignored.
+/// finds such a file continues it: it reads the points of earlier attempts of the job. If an
+/// attempt repeats steps, the new points replace the old ones. A file that cannot be used is
+/// ignored.
 ///
 /// One thread at a time.
-class RunRecorder final : public events::TrainSink {
+class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
  public:
   struct Options {
     std::int64_t steps_per_iteration = 1;    ///< optimizer steps
@@ -53,6 +55,7 @@ class RunRecorder final : public events::TrainSink {
   std::int64_t first_step() const;
   std::int64_t last_step() const noexcept { return step_; }
   std::int64_t epoch() const noexcept { return epoch_; }
+  std::int64_t iterations_per_epoch() const noexcept { return iterations_; }
 
   /// All notices so far, as events with the name "note".
   const std::vector<ReportEvent>& notices() const noexcept { return notices_; }
