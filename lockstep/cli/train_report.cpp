@@ -153,18 +153,20 @@ monitor::RunReport TrainReport::begun_report() {
 
 void TrainReport::write(const train::TrainSummary& summary) {
   auto report = begun_report();
-  report.results = facts_of(summary);
-  report.results.insert(
-      report.results.begin(),
-      {{"epochs", fmt::format("{}", summary.epochs)},
-       {"optimizer steps", fmt::format("{}", summary.optimizer_steps)},
-       {"training time", fmt::format("{:.1f} s, without evaluations", summary.train_seconds)},
-       {"training loss", fmt::format("{:.4f}, mean of the last epoch", summary.train_loss)}});
+  report.results = {{"epochs", fmt::format("{}", summary.epochs)},
+                    {"optimizer steps", fmt::format("{}", summary.optimizer_steps)}};
   if (summary.resumed_at > 0) {
     report.results.push_back({"resumed", fmt::format("after step {}", summary.resumed_at)});
   }
-  report.digest =
-      fmt::format("{} (R={} T={})", summary.weights, summary.replicas, summary.threads_per_device);
+  if (summary.epochs > 0) {
+    report.results.push_back(
+        {"training time", fmt::format("{:.1f} s, without evaluations", summary.train_seconds)});
+    report.results.push_back(
+        {"training loss", fmt::format("{:.4f}, mean of the last epoch", summary.train_loss)});
+  }
+  for (auto& fact : facts_of(summary)) report.results.push_back(std::move(fact));
+  report.digest = fmt::format("{} (R={} T={})", summary.weights, summary.replicas,
+                              summary.threads_per_device);
   add_phases(summary, report);
   report.bottleneck = bottleneck_of(summary);
   publish(report);

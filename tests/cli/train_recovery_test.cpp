@@ -154,12 +154,10 @@ TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
   if (seconds.empty()) return;
   std::ranges::sort(seconds);
   const auto median = seconds[seconds.size() / 2];
-  fmt::print(
-      "from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}; "
-      "from start to the end of the first step: {:.2f} s\n",
-      median, seconds.back(), seconds.size(), calm.first_step);
-  // Most of a recovery is the start of new processes, whose time depends on the load of the
-  // machine.
+  fmt::print("from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}; "
+             "from start to the end of the first step: {:.2f} s\n",
+             median, seconds.back(), seconds.size(), calm.first_step);
+  // Most of a recovery is the start of new processes, whose time depends on the load of the machine.
   EXPECT_LT(median, 3 * calm.first_step);
 }
 

@@ -339,6 +339,8 @@ class WordSink : public events::TrainSink {
   void on(const events::Preparing&) override { words += "prepare "; }
   void on(const events::EpochBegan& event) override {
     words += fmt::format("began:{}/{} ", event.epoch, event.iterations);
+    EXPECT_EQ(event.epochs, 1);
+    EXPECT_EQ(event.evaluations, 1);
   }
   void on(const events::IterationDone& event) override {
     words += fmt::format("done:{} ", event.iteration);
