@@ -165,8 +165,8 @@ void TrainReport::write(const train::TrainSummary& summary) {
         {"training loss", fmt::format("{:.4f}, mean of the last epoch", summary.train_loss)});
   }
   for (auto& fact : facts_of(summary)) report.results.push_back(std::move(fact));
-  report.digest = fmt::format("{} (R={} T={})", summary.weights, summary.replicas,
-                              summary.threads_per_device);
+  report.digest =
+      fmt::format("{} (R={} T={})", summary.weights, summary.replicas, summary.threads_per_device);
   add_phases(summary, report);
   report.bottleneck = bottleneck_of(summary);
   publish(report);
