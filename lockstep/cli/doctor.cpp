@@ -4,13 +4,13 @@
 
 #include <array>
 #include <filesystem>
+#include <string>
+#include <vector>
 
-#include "lockstep/base/version.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/comm/mpi/join.h"
-#include "lockstep/launch/discover/host_discovery.h"
-#include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/launch/start/find_program.h"
+#include "lockstep/monitor/export/environment_facts.h"
 #include "lockstep/ui/table.h"
 
 namespace lockstep::cli {
@@ -57,33 +57,17 @@ bool is_present(const OptionalPart& part, const topology::Environment& environme
   return false;
 }
 
-void print_build() {
-  ui::Table table({"build", ""});
-  table.add({"version", fmt::format("{} (commit {})", lockstep::version(), commit())});
-  table.add({"compiler", std::string(build_description())});
-  table.add({"libtorch", torch_version().empty() ? "no: configure with LOCKSTEP_WITH_TORCH=ON"
-                                                 : std::string(torch_version())});
-  table.add({"MPI", comm::mpi::is_built() ? std::string(comm::mpi::library_version())
-                                          : "no: configure with LOCKSTEP_WITH_MPI=ON"});
-  table.add({"CUDA", built_with_cuda() ? "yes" : "no: configure with the preset 'cuda'"});
-  table.add({"sanitizers", sanitizers().empty() ? "none" : std::string(sanitizers())});
+void print_fact_table(const char* heading, const std::vector<monitor::ReportFact>& facts) {
+  ui::Table table({heading, ""});
+  for (const auto& [name, value] : facts) table.add({name, value});
   fmt::print("{}\n", table.to_string());
 }
 
-void print_machine() {
-  const auto machine = launch::discover_machine();
-  std::size_t cpus = 0;
-  for (const auto& core : machine.cores) cpus += core.cpus.size();
-  ui::Table table({"machine", ""});
-  table.add({"host", launch::this_host()});
-  table.add({"processor", machine.cpu_model.empty() ? "unknown" : machine.cpu_model});
-  table.add({"cores", fmt::format("{} with {} hardware threads; NUMA nodes: {}",
-                                  machine.cores.size(), cpus, machine.numa_nodes())});
-  table.add(
-      {"CPU quota", machine.cpu_quota ? fmt::format("{:.3g} cores", *machine.cpu_quota) : "none"});
-  table.add({"memory", fmt::format("{:.1f} GiB", static_cast<double>(machine.memory_bytes) /
-                                                     (1024.0 * 1024.0 * 1024.0))});
-  fmt::print("{}\n", table.to_string());
+void print_build() {
+  auto facts = monitor::build_facts();
+  facts.push_back({"MPI", comm::mpi::is_built() ? std::string(comm::mpi::library_version())
+                                                : "no: configure with LOCKSTEP_WITH_MPI=ON"});
+  print_fact_table("build", facts);
 }
 
 void print_optional_parts(const topology::Environment& environment) {
@@ -103,7 +87,7 @@ int doctor(const Invocation& invocation) {
   set_usage(app, "doctor");
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
   print_build();
-  print_machine();
+  print_fact_table("machine", monitor::machine_facts());
   print_optional_parts(invocation.environment);
   return 0;
 }

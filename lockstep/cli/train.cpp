@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/hand_on.h"
 #include "lockstep/cli/installed_programs.h"
@@ -15,13 +17,19 @@ int start_trainer(const Invocation& invocation, TrainCommand command) {
   const auto identity = topology::read_identity(invocation.environment);
   const auto arguments = parse_train_arguments(invocation.arguments, identity, command);
   if (!arguments) return 0;
+  const bool shows_command = !arguments->request.report_file.empty();
+  const auto command = command_text("train", invocation.arguments);
   if (identity.launched_by == topology::LaunchedBy::Nobody && takes_launcher(*arguments)) {
-    return run_job(train_job(*arguments, program_beside(kTrainer)), invocation.environment);
+    auto job = train_job(*arguments, program_beside(kTrainer));
+    if (shows_command) {
+      job.run.environment.push_back(fmt::format("{}={}", kCommandVariable, command));
+    }
+    return run_job(job, invocation.environment);
   }
-  const auto start =
-      identity.launched_by == topology::LaunchedBy::Nobody
-          ? start_alone(*arguments, launch::discover_machine(), invocation.environment)
-          : start_in_job(*arguments, invocation.environment);
+  auto start = identity.launched_by == topology::LaunchedBy::Nobody
+                   ? start_alone(*arguments, launch::discover_machine(), invocation.environment)
+                   : start_in_job(*arguments, invocation.environment);
+  if (shows_command) start.environment.set(kCommandVariable, command);
   hand_on(kTrainer, start.arguments, start.environment);
 }
 

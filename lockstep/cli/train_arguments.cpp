@@ -21,6 +21,7 @@
 #include "lockstep/cli/train_conflicts.h"
 #include "lockstep/cli/train_options.h"
 #include "lockstep/data/sets/set_names.h"
+#include "lockstep/monitor/export/report_file.h"
 #include "lockstep/nn/zoo/network_names.h"
 #include "lockstep/weights/weight_format.h"
 
@@ -180,6 +181,9 @@ void check_files(const TrainOptions& written) {
   check_can_be_written(written, "--summary", request.summary_file);
   check_can_be_written(written, "--trace", request.trace_file);
   check_can_be_written(written, "--json", written.json_file);
+  if (request.report_file.empty()) return;
+  monitor::check_report_file(fmt::format("{} {}", at(written, "--report"), request.report_file),
+                             request.report_file);
 }
 
 /// How long a job with checkpoints has to end with one, where nothing else is said: as long as
@@ -314,7 +318,10 @@ train::TrainRequest decide_request(const TrainOptions& written,
   decide_data(written, request);
   request.model.seed = request.seed;
   request.optimizer = decide_optimizer(written);
-  request.threads_per_device = written.launch.parsed.run.threads_per_device;
+  // Where the launcher has set the number, `check_conflicts` has compared the option with it.
+  if (!identity.threads_per_device) {
+    request.threads_per_device = written.launch.parsed.run.threads_per_device;
+  }
   if (identity.launched_by == topology::LaunchedBy::Nobody) {
     request.devices_per_replica = decide_devices(written);
   }
@@ -349,6 +356,22 @@ std::vector<GivenOption> given_options(const CLI::App& app) {
                      .is_flag = is_flag});
   }
   return given;
+}
+
+/// The options that were not given and have a default, with its value.
+std::vector<GivenOption> default_options(const CLI::App& app) {
+  std::vector<GivenOption> defaults;
+  for (const auto* option : app.get_options()) {
+    const bool is_shown = !option->get_group().empty() && !option->get_lnames().empty();
+    // The default of an option that may be without a value is what it means without one.
+    const bool needs_value = option->get_expected_min() > 0;
+    if (option->count() > 0 || !is_shown || !needs_value || option->get_default_str().empty()) {
+      continue;
+    }
+    defaults.push_back(
+        {.name = "--" + option->get_lnames().front(), .value = option->get_default_str()});
+  }
+  return defaults;
 }
 
 /// No job is started for a plan, and each of one that was would make the same.
@@ -408,7 +431,8 @@ std::optional<TrainArguments> parse_train_arguments(const std::vector<std::strin
                         .job = decide_job(written),
                         .vector_unit = decide_vector_unit(written),
                         .json_file = written.json_file,
-                        .given = given_options(app)};
+                        .given = given_options(app),
+                        .defaults = default_options(app)};
 }
 
 }  // namespace lockstep::cli

@@ -31,6 +31,7 @@ struct TrainArguments {
   VectorUnit vector_unit = VectorUnit::Auto;
   std::string json_file{};  ///< of `lockstep plan` and `lockstep eval`
   std::vector<GivenOption> given;
+  std::vector<GivenOption> defaults{};  ///< of the options that were not given, if they have one
 };
 
 /// Reads the arguments behind `lockstep train`, `plan` or `eval`, in a process that `identity`
@@ -39,7 +40,7 @@ struct TrainArguments {
 /// of the checkpoint, which sets options that are not given.
 ///
 /// Errors: `Options`, naming the options that exclude each other; `Unavailable` for a device or a
-/// vector unit that is not here; `Io` for a file that could not be written in the end.
+/// vector unit that is not here; `Io` for a file that could not be written at the end.
 std::optional<TrainArguments> parse_train_arguments(const std::vector<std::string>& arguments,
                                                     const topology::Identity& identity,
                                                     TrainCommand command = TrainCommand::Train);

@@ -188,10 +188,20 @@ std::string set_by_launcher(int count, const char* noun, const char* of_what = "
 }
 
 /// Options that say how cores are divided among replicas.
-constexpr std::array<std::string_view, 3> kDivision{"--replicas", "--devices-per-replica",
-                                                    "--threads-per-device"};
+constexpr std::array<std::string_view, 2> kDivision{"--replicas", "--devices-per-replica"};
 
-/// Refuses what the launcher has decided already.
+/// Accepts the number of threads that the launcher has set, and refuses any other number. Results
+/// depend on this number, so a user may want to state it in the command that trains, too.
+void check_launched_threads(const TrainOptions& written, const topology::Identity& identity) {
+  const auto& given = written.launch.parsed.run.threads_per_device;
+  if (!given || !identity.threads_per_device) return;
+  require(written, *given == *identity.threads_per_device,
+          fmt::format("--threads-per-device is set by the launcher ({}), found {}",
+                      *identity.threads_per_device, *given),
+          "pass the option to 'lockstep run' instead");
+}
+
+/// Refuses options that the launcher has already decided.
 void check_launched(const CLI::App& app, const TrainOptions& written,
                     const topology::Identity& identity) {
   constexpr const char* kStarted = "a launcher has started this process";
@@ -209,11 +219,7 @@ void check_launched(const CLI::App& app, const TrainOptions& written,
          set_by_launcher(identity.devices_per_replica, "device", " per replica"),
          "--devices-per-replica");
   refuse("--num-instances", set_by_launcher(identity.num_instances, "instance"), "--num-instances");
-  if (identity.threads_per_device) {
-    refuse("--threads-per-device",
-           set_by_launcher(*identity.threads_per_device, "thread", " per device"),
-           "--threads-per-device");
-  }
+  if (!divides_cores) check_launched_threads(written, identity);
   // Other launchers have none.
   if (is_ours) refuse("--cache-path", kStarted, "--cache-path");
   for (const auto* const option : kLauncherOptions) {

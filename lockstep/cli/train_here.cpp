@@ -9,6 +9,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/cli/command.h"
 #include "lockstep/cli/train_arguments.h"
+#include "lockstep/cli/train_report.h"
 #include "lockstep/cli/train_start.h"
 #include "lockstep/cli/train_summary_text.h"
 #include "lockstep/cli/train_trace.h"
@@ -54,35 +55,55 @@ monitor::DeviceKind shown_kind(const train::TrainRequest& request) {
                                                        : monitor::DeviceKind::Cpu;
 }
 
-/// One training of this process, and all who are told of it.
+/// What a run that finished leaves to be printed.
+struct FinishedTraining {
+  train::TrainSummary summary;
+  std::optional<Error> report_error{};  ///< the report could not be written
+};
+
+/// The command line that the user typed; else that of this program.
+std::string shown_command(const Invocation& invocation) {
+  return invocation.environment.get(kCommandVariable)
+      .value_or(command_text("train", invocation.arguments));
+}
+
+/// A training run of this process with all its listeners: display, status, TensorBoard, report and
+/// trace.
 class WatchedTraining {
  public:
-  WatchedTraining(const train::TrainRequest& request, const topology::Identity& identity,
-                  const topology::Environment& environment)
-      : request_(request),
+  WatchedTraining(const TrainArguments& arguments, const topology::Identity& identity,
+                  const Invocation& invocation)
+      : request_(arguments.request),
         identity_(identity),
         display_(ui::output_of_this_process(), ui::standard_error()),
-        status_(shown_identity(identity, request), environment, shown_kind(request)) {
+        status_(shown_identity(identity, request_), invocation.environment, shown_kind(request_)) {
     if (!status_.problem().empty() && is_first()) {
       fmt::print(stderr, "lockstep: 'lockstep monitor' will not show this training: {}\n",
                  status_.problem());
     }
-    if (!request.tensorboard_dir.empty() && is_first()) {
-      tensorboard_.emplace(request.tensorboard_dir, display_);
+    if (!request_.tensorboard_dir.empty() && is_first()) {
+      tensorboard_.emplace(request_.tensorboard_dir, display_);
     }
-    if (!request.trace_file.empty()) begin_trace();
+    if (!request_.report_file.empty() && is_first()) {
+      report_.emplace(arguments, shown_identity(identity, request_), shown_command(invocation),
+                      sink());
+    }
+    if (!request_.trace_file.empty()) begin_trace();
   }
 
-  /// Nothing: it was asked to stop. All instances are, but one tells of it.
-  std::optional<train::TrainSummary> run() {
+  /// Returns nothing if this instance was asked to stop. All instances are, and instance 0 throws
+  /// the error that says so.
+  std::optional<FinishedTraining> run() {
     try {
       // Held meanwhile, so that the others can still be asked when the training is over.
       const auto world = World::init();
-      auto summary = train::run_training(request_, sink(), watchers());
+      FinishedTraining finished{.summary = train::run_training(request_, sink(), watchers())};
       if (trace_) write_trace(world);
-      return summary;
+      finished.report_error = write_report(finished.summary);
+      return finished;
     } catch (const Error& error) {
       save_trace();
+      save_report(error);
       if (error.kind() != ErrorKind::Stopped || is_first()) throw;
       return std::nullopt;
     }
@@ -91,7 +112,9 @@ class WatchedTraining {
  private:
   bool is_first() const noexcept { return identity_.instance == 0; }
 
+  /// The first listener; each passes events on to the next one.
   events::TrainSink& sink() noexcept {
+    if (report_) return report_->sink();
     if (tensorboard_) return *tensorboard_;
     return display_;
   }
@@ -129,11 +152,30 @@ class WatchedTraining {
     }
   }
 
+  /// Returns what went wrong. The summary is printed first.
+  std::optional<Error> write_report(const train::TrainSummary& summary) {
+    try {
+      if (report_) report_->write(summary);
+    } catch (const Error& error) {
+      return error;
+    }
+    return std::nullopt;
+  }
+
+  /// The user has to hear why the run ended, not that its report could not be written.
+  void save_report(const Error& reason) noexcept {
+    try {
+      if (report_) report_->write(reason);
+    } catch (const std::exception&) {
+    }
+  }
+
   const train::TrainRequest& request_;
   topology::Identity identity_;
   ui::TrainDisplay display_;
   monitor::StatusPublisher status_;
   std::optional<monitor::TensorBoardLog> tensorboard_;
+  std::optional<TrainReport> report_;
   std::optional<TrainTrace> trace_;
 };
 
@@ -145,11 +187,13 @@ int train_here(const Invocation& invocation) {
   if (!arguments) return 0;
   check_trainer_can_follow(*arguments);
   const auto& request = arguments->request;
-  const auto summary = WatchedTraining(request, identity, invocation.environment).run();
-  if (!summary) return exit_code(ErrorKind::Stopped);
+  const auto finished = WatchedTraining(*arguments, identity, invocation).run();
+  if (!finished) return exit_code(ErrorKind::Stopped);
   if (identity.instance != 0) return 0;
-  fmt::print("{}", to_text(*summary));
-  if (!request.summary_file.empty()) write_file(request.summary_file, to_json(*summary));
+  const auto& summary = finished->summary;
+  fmt::print("{}", to_text(summary));
+  if (!request.summary_file.empty()) write_file(request.summary_file, to_json(summary));
+  if (finished->report_error) throw Error(*finished->report_error);
   return 0;
 }
 

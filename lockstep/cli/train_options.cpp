@@ -294,6 +294,10 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->group(group)
       ->capture_default_str();
   add_size_options(app, to.launch, group);
+  app.get_option("--threads-per-device")
+      ->description(
+          "threads of each device; results depend on this number; under 'lockstep run' it must "
+          "equal the launcher's [cores of a host / most devices on any host]");
   add_host_options(app, to.launch, group);
   add_bind_options(app, to.launch, group);
   add_failure_options(app, to.launch, group);
@@ -358,6 +362,11 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
       ->type_name("FILE")
       ->group(group);
   app.add_option("--summary", request.summary_file, "also write the summary as JSON")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--report", request.report_file,
+                 "at the end, write a report as one HTML page: results, curves, where the time "
+                 "went, events, environment, command and options; also if the run is stopped")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--trace", request.trace_file,

@@ -18,17 +18,13 @@ std::optional<double> test_accuracy(const train::TrainSummary& summary) {
   return found->value;
 }
 
-std::string summary_line(std::string_view what, const std::string& value) {
-  return fmt::format("{:<15}{}\n", what, value);
-}
+using Facts = std::vector<monitor::ReportFact>;
 
-std::string test_lines(const train::TrainSummary& summary) {
-  std::string text;
+void add_test(const train::TrainSummary& summary, Facts& to) {
   if (const auto accuracy = test_accuracy(summary)) {
-    text += summary_line("test accuracy", fmt::format("{:.2f} %", *accuracy));
+    to.push_back({"test accuracy", fmt::format("{:.2f} %", *accuracy)});
   }
-  if (summary.test_loss) text += summary_line("test loss", fmt::format("{:.4f}", *summary.test_loss));
-  return text;
+  if (summary.test_loss) to.push_back({"test loss", fmt::format("{:.4f}", *summary.test_loss)});
 }
 
 std::string shares_text(const train::TimeShares& time) {
@@ -37,34 +33,12 @@ std::string shares_text(const train::TimeShares& time) {
       100 * time.data, 100 * time.compute, 100 * time.reduce, 100 * time.idle);
 }
 
-/// What holds the training up, in words; nothing where nothing was measured.
-std::string bottleneck_of(const train::TrainSummary& summary) {
-  std::vector<monitor::InstanceTimes> times;
-  for (std::size_t i = 0; i < summary.seconds.size(); ++i) {
-    times.push_back({static_cast<int>(i), summary.seconds[i]});
-  }
-  const auto found =
-      monitor::find_bottleneck(times, {.hosts = summary.hosts,
-                                       .workers = summary.loader_workers,
-                                       .gradient_accumulation = summary.gradient_accumulation});
-  return found ? found->text : std::string();
-}
-
-std::string bottleneck_line(const train::TrainSummary& summary) {
-  const auto text = bottleneck_of(summary);
-  return text.empty() ? text : summary_line("bottleneck", text);
-}
-
-/// How fast it was, where this run has trained at all.
-std::string speed_lines(const train::TrainSummary& summary) {
-  if (summary.optimizer_steps == summary.resumed_at) return {};
-  return summary_line("samples/s", fmt::format("{:.1f}", summary.samples_per_second)) +
-         summary_line("time", shares_text(summary.time)) + bottleneck_line(summary);
-}
-
-std::string first_step_line(const train::TrainSummary& summary) {
-  if (summary.optimizer_steps == summary.resumed_at) return {};
-  return summary_line("first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s));
+/// The speed, if this run made any step.
+void add_speed(const train::TrainSummary& summary, Facts& to) {
+  if (summary.optimizer_steps == summary.resumed_at) return;
+  to.push_back({"samples/s", fmt::format("{:.1f}", summary.samples_per_second)});
+  to.push_back({"time", shares_text(summary.time)});
+  if (auto text = bottleneck_of(summary); !text.empty()) to.push_back({"bottleneck", text});
 }
 
 std::string memory_text(const train::TrainSummary& summary) {
@@ -76,12 +50,17 @@ std::string memory_text(const train::TrainSummary& summary) {
       mib(summary.private_bytes));
 }
 
-std::string checkpoint_line(const train::TrainSummary& summary) {
+void add_checkpoints(const train::TrainSummary& summary, Facts& to) {
   const auto& [taken, blocked, writer] = summary.checkpoints;
-  if (taken == 0) return {};
-  return summary_line("checkpoints",
-              fmt::format("{}: training waited {:.3f} s for them, writing took {:.3f} s of a CPU",
-                          taken, blocked, writer));
+  if (taken == 0) return;
+  to.push_back({"checkpoints",
+                fmt::format("{}: training waited {:.3f} s for them, writing took {:.3f} s of a CPU",
+                            taken, blocked, writer)});
+}
+
+void add_first_step(const train::TrainSummary& summary, Facts& to) {
+  if (summary.optimizer_steps == summary.resumed_at) return;
+  to.push_back({"first step", fmt::format("after {:.2f} s", summary.time_to_first_step_s)});
 }
 
 Json to_object(const std::vector<events::NamedValue>& metrics) {
@@ -155,11 +134,34 @@ void add_request(const train::TrainSummary& summary, Json& to) {
 
 }  // namespace
 
+std::string bottleneck_of(const train::TrainSummary& summary) {
+  std::vector<monitor::InstanceTimes> times;
+  for (std::size_t i = 0; i < summary.seconds.size(); ++i) {
+    times.push_back({static_cast<int>(i), summary.seconds[i]});
+  }
+  const auto found =
+      monitor::find_bottleneck(times, {.hosts = summary.hosts,
+                                       .workers = summary.loader_workers,
+                                       .gradient_accumulation = summary.gradient_accumulation});
+  return found ? found->text : std::string();
+}
+
+std::vector<monitor::ReportFact> facts_of(const train::TrainSummary& summary) {
+  std::vector<monitor::ReportFact> facts;
+  add_test(summary, facts);
+  add_speed(summary, facts);
+  facts.push_back({"memory", memory_text(summary)});
+  add_checkpoints(summary, facts);
+  add_first_step(summary, facts);
+  return facts;
+}
+
 std::string to_text(const train::TrainSummary& summary) {
-  return test_lines(summary) + speed_lines(summary) + summary_line("memory", memory_text(summary)) +
-         checkpoint_line(summary) + first_step_line(summary) +
-         fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
-                     summary.threads_per_device);
+  std::string text;
+  for (const auto& [name, value] : facts_of(summary))
+    text += fmt::format("{:<15}{}\n", name, value);
+  return text + fmt::format("weights: {}  (R={} T={})\n", summary.weights, summary.replicas,
+                            summary.threads_per_device);
 }
 
 std::string to_json(const train::TrainSummary& summary) {

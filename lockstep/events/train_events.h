@@ -25,6 +25,8 @@ struct Preparing {
 struct EpochBegan {
   std::int64_t epoch = 1;
   std::int64_t iterations = 0;
+  std::int64_t epochs = 0;       ///< of the whole run, counted from 1; 0: unknown
+  std::int64_t evaluations = 0;  ///< from this epoch to the end of the run, as far as known
 };
 
 struct IterationDone {

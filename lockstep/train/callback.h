@@ -1,13 +1,24 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
 #include "lockstep/events/train_events.h"
 #include "lockstep/train/history.h"
 
 namespace lockstep {
+
+/// What a call of `Trainer::fit` does at most.
+struct FitShape {
+  int epochs = 0;
+  int validations = 0;
+  std::int64_t iterations = 0;  ///< of an epoch
+  std::int64_t steps_per_iteration = 1;
+  std::int64_t samples_per_iteration = 0;  ///< of all replicas
+};
 
 /// Something that takes part in a training: override what you need. Called on every instance, alike
 /// and in the order in which callbacks were added, by one thread at a time: the one that calls
@@ -19,8 +30,14 @@ class LOCKSTEP_API Callback {
  public:
   virtual ~Callback() = default;
 
-  /// Before the model is made: what is set here is what it is trained with.
+  /// Before the model is made: the model is trained with the options that are set here.
   virtual void prepare(Options& options);
+  /// At the begin of each call of `Trainer::fit`, when the model is made.
+  virtual void on_fit_begin(const FitShape& shape);
+  /// At the end of each call of `Trainer::fit`, after the last epoch.
+  virtual void on_fit_end(const History& history, TrainingModel& model);
+  /// When `Trainer::fit` ends with an error. The model must not be used.
+  virtual void on_fit_failed(const Error& error) noexcept;
   virtual void on_epoch_begin(int epoch, std::int64_t iterations);
   /// After each call of `TrainingModel::step` that has computed something; counted from 1.
   virtual void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result);
@@ -43,6 +60,11 @@ struct EarlyStopOptions {
   Goal goal = Goal::Least;
   int patience = 0;      ///< epochs without a better value that are borne
   double min_delta = 0;  ///< a value has to be better by more than this
+};
+
+struct ReportOptions {
+  std::string file;  ///< is replaced as a whole
+  std::string title = "Training run";
 };
 
 namespace callbacks {
@@ -69,6 +91,14 @@ LOCKSTEP_API CallbackPtr log(events::TrainSink& sink);
 /// (`monitor::TensorBoardLog` names the curves). Errors: from `Trainer::fit`, `Io`; a disk that is
 /// full later on ends the curves, and nothing else.
 LOCKSTEP_API CallbackPtr tensorboard(const std::string& folder);
+
+/// Writes a report of the training as one HTML page at the end of each `Trainer::fit`, on instance
+/// 0: results, curves, where the time of instance 0 went, events, environment, command and digest.
+/// If `fit` ends with an error, the report names the error and has the curves so far. After a
+/// restart of the job the curves include those of earlier attempts.
+///
+/// Errors: from `Trainer::fit`, `Io`, before training if the path cannot be written.
+LOCKSTEP_API CallbackPtr report(const ReportOptions& options);
 
 }  // namespace callbacks
 }  // namespace lockstep

@@ -101,7 +101,9 @@ class TrainJob {
     const auto begin = std::chrono::steady_clock::now();
     // After a crash between the last step and what follows it, there is nothing left to show.
     const bool has_steps_left = model_->steps() < epoch * loader_->steps_per_epoch();
-    if (has_steps_left) tell(events::EpochBegan{epoch, loader_->size()});
+    if (has_steps_left) {
+      tell(events::EpochBegan{epoch, loader_->size(), request_.epochs, evaluations_from(epoch)});
+    }
     for (const auto& iteration : *loader_) {
       const auto result = model_->step(iteration);
       if (result.done_before) continue;
@@ -111,6 +113,15 @@ class TrainJob {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const auto result = model_->epoch_so_far();
     tell(events::EpochDone{epoch, loader_->size(), result.loss, result.metrics});
+  }
+
+  /// How many evaluations follow from this epoch on: `run` evaluates every N epochs and at the end.
+  std::int64_t evaluations_from(std::int64_t epoch) const {
+    if (!test_loader_) return 0;
+    const auto every = request_.eval_every;
+    if (every == 0) return 1;
+    const bool is_last_extra = request_.epochs % every != 0;
+    return request_.epochs / every - (epoch - 1) / every + (is_last_extra ? 1 : 0);
   }
 
   void on_step(std::int64_t step, const StepResult& result) {

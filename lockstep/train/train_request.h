@@ -85,6 +85,7 @@ struct TrainRequest {
   std::string log_dir{};          ///< digests are written there
   std::string export_to{};        ///< a weight file
   std::string summary_file{};     ///< JSON
+  std::string report_file{};      ///< an HTML page about the run
   std::string trace_file{};       ///< what all threads did, as trace events
   std::string tensorboard_dir{};  ///< an event file of TensorBoard is written there
 };

@@ -54,7 +54,27 @@ History Trainer::fit(DataLoader& loader, const FitOptions& fit) {
     throw Error(ErrorKind::Options,
                 fmt::format("Trainer::fit: expected 0 epochs or more, found {}", fit.epochs));
   }
+  try {
+    auto history = run_fit(loader, fit);
+    tell([&](Callback& callback) { callback.on_fit_end(history, *model_); });
+    return history;
+  } catch (const Error& error) {
+    tell([&](Callback& callback) { callback.on_fit_failed(error); });
+    throw;
+  }
+}
+
+History Trainer::run_fit(DataLoader& loader, const FitOptions& fit) {
   model().compile(loader);
+  const auto& shape = loader.shape();
+  tell([&](Callback& callback) {
+    callback.on_fit_begin(
+        {.epochs = fit.epochs,
+         .validations = fit.validation == nullptr ? 0 : fit.epochs,
+         .iterations = loader.size(),
+         .steps_per_iteration = shape.device_iterations,
+         .samples_per_iteration = shape.device_iterations * shape.samples_per_step()});
+  });
   ++fits_;
   train::KeptHistory kept(options_.world().communicator(), fit.epochs, metrics_,
                           of_fit(model_->resumed_history(), fits_));

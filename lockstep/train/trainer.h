@@ -61,6 +61,7 @@ class LOCKSTEP_API Trainer {
   TrainingModel& model();
 
  private:
+  History run_fit(DataLoader& loader, const FitOptions& fit);
   std::optional<EpochResult> run_epoch(int epoch, DataLoader& loader, const FitOptions& fit,
                                        const std::optional<EpochResult>& before);
   bool train_epoch(int epoch, DataLoader& loader);

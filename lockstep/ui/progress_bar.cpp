@@ -7,6 +7,14 @@
 
 namespace lockstep::ui {
 
+std::tm local_time_of_this_machine(std::chrono::seconds from_now) {
+  using std::chrono::system_clock;
+  const auto then = system_clock::to_time_t(system_clock::now() + from_now);
+  std::tm time{};
+  ::localtime_r(&then, &time);
+  return time;
+}
+
 ProgressBar::ProgressBar(BarOutput output, std::string label, Options options)
     : output_(std::move(output)),
       label_(std::move(label)),

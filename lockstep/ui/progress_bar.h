@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,6 +27,12 @@ enum class BarTimes : std::uint8_t {
 /// Writes text at once. It should not throw: a bar is no reason to end a training.
 using Writer = std::function<void(std::string_view)>;
 
+/// Returns the local time a number of seconds from now.
+using LocalClock = std::function<std::tm(std::chrono::seconds from_now)>;
+
+/// The `LocalClock` of this machine, in the time zone of the process.
+LOCKSTEP_API std::tm local_time_of_this_machine(std::chrono::seconds from_now);
+
 /// Where bars and the lines between them go.
 struct BarOutput {
   BarStyle style = BarStyle::Silent;
@@ -34,6 +41,7 @@ struct BarOutput {
   /// Of the terminal, which would wrap a longer frame into two lines; none where there is no
   /// terminal.
   std::function<std::optional<int>()> columns = [] { return std::nullopt; };
+  LocalClock local_time = local_time_of_this_machine;
 };
 
 /// A bar that shows how far something is, in the shape of tqdm's.
@@ -59,6 +67,7 @@ class LOCKSTEP_API ProgressBar {
   ~ProgressBar();
 
   std::int64_t done() const noexcept { return done_; }
+  std::int64_t total() const noexcept { return options_.total; }
   bool is_silent() const noexcept { return output_.style == BarStyle::Silent; }
 
   /// What stands behind the rate: "loss=1.45, acc=48.4". Shown with the next frame.

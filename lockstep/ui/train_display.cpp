@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/ui/bar_text.h"
+#include "lockstep/ui/run_forecast.h"
 
 namespace lockstep::ui {
 namespace {
@@ -27,6 +28,11 @@ std::string result_line(const std::string& label, double loss,
 }
 
 }  // namespace
+
+TrainDisplay::TrainDisplay(BarOutput out, Writer err)
+    : out_(std::move(out)), err_(std::move(err)), forecast_(std::make_unique<RunForecast>()) {}
+
+TrainDisplay::~TrainDisplay() = default;
 
 void TrainDisplay::begin(Phase phase, std::string label, ProgressBar::Options options) {
   end_bar();
@@ -59,14 +65,35 @@ void TrainDisplay::on(const events::Preparing& event) {
 }
 
 void TrainDisplay::on(const events::EpochBegan& event) {
+  forecast_->on(event, out_.now());
   begin(Phase::Epoch, epoch_label(event.epoch), {.total = event.iterations});
+}
+
+/// The last frame of an epoch's bar stays on the screen, so it does not name an end of the run that
+/// is only expected.
+std::string TrainDisplay::postfix_of(const events::IterationDone& event) const {
+  std::vector<events::NamedValue> values{{"loss", event.loss}};
+  values.insert(values.end(), event.metrics.begin(), event.metrics.end());
+  auto text = postfix_text(values);
+  if (bar_->is_silent() || event.iteration == bar_->total()) return text;
+  if (const auto left = forecast_->time_left()) {
+    text += ", run ends " + end_text(*left, out_.local_time);
+  }
+  return text;
+}
+
+/// What the line of an epoch adds; empty for the last epoch.
+std::string TrainDisplay::expected_end(std::int64_t epoch) const {
+  const auto left = forecast_->time_left();
+  if (!left || epoch >= forecast_->epochs()) return {};
+  return fmt::format(" (the run ends about {}, in {})", end_text(*left, out_.local_time),
+                     duration_text(*left));
 }
 
 void TrainDisplay::on(const events::IterationDone& event) {
   if (!shows(Phase::Epoch)) return;
-  std::vector<events::NamedValue> values{{"loss", event.loss}};
-  values.insert(values.end(), event.metrics.begin(), event.metrics.end());
-  bar_->set_postfix(postfix_text(values));
+  forecast_->on(event, out_.now());
+  bar_->set_postfix(postfix_of(event));
   // Iterations come one by one: what is missing before the first was done by the run that this one
   // resumes.
   if (bar_->done() == 0) bar_->begin_at(event.iteration - 1);
@@ -75,10 +102,12 @@ void TrainDisplay::on(const events::IterationDone& event) {
 
 void TrainDisplay::on(const events::EpochDone& event) {
   end_bar();
-  write_line(result_line(epoch_label(event.epoch), event.loss, event.metrics));
+  write_line(result_line(epoch_label(event.epoch), event.loss, event.metrics) +
+             expected_end(event.epoch));
 }
 
 void TrainDisplay::on(const events::EvaluationBegan& event) {
+  forecast_->on(event, out_.now());
   begin(Phase::Test, test_label(event.epoch), {.total = event.batches});
 }
 
@@ -87,6 +116,7 @@ void TrainDisplay::on(const events::EvaluationAdvanced& event) {
 }
 
 void TrainDisplay::on(const events::EvaluationDone& event) {
+  forecast_->on(event, out_.now());
   if (bar_) bar_->vanish();
   end_bar();
   if (event.epoch == 0) return;  // The caller prints more than a line.

@@ -59,6 +59,21 @@ TEST_F(TrainHandOnTest, TakesItsPlaceUnderTheLauncher) {
   EXPECT_EQ(result.out, "[1] train --batch-size 16, OpenMP 2, BLAS free, T 2, S 1\n");
 }
 
+TEST_F(TrainHandOnTest, AcceptsOnlyTheThreadsOfItsLauncher) {
+  const auto with_threads = [&](const char* threads) {
+    return run(command(
+        {"run", "--threads-per-device", "2", program(), "train", "--threads-per-device", threads}));
+  };
+  const auto same = with_threads("2");
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_EQ(same.out, "train --threads-per-device 2, OpenMP 2, BLAS free, T 2, S 1\n");
+  const auto other = with_threads("3");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err,
+              HasSubstr("train: --threads-per-device is set by the launcher (2), found 3\n"));
+  EXPECT_THAT(other.err, HasSubstr("try: pass the option to 'lockstep run' instead"));
+}
+
 TEST_F(TrainHandOnTest, SpreadsReplicasOverDevicesAloneAndInAJob) {
   const std::vector<std::string> options{
       "train",        "--split",     "layer2.0,layer3.0",    "--recompute=blocks",

@@ -489,6 +489,50 @@ TEST(TrainOptionsTest, RefusesAFileThatCouldNotBeWrittenAfterHours) {
       },
       ErrorKind::Io,
       "train: --summary /no/such/s.json: expected '/no/such' to be a folder, found none");
+  expect_error(
+      [] {
+        request_of({"--report", "/no/such/r.html"});
+      },
+      ErrorKind::Io,
+      "train: --report /no/such/r.html: expected '/no/such' to be a folder, found none\n"
+      "mkdir -p /no/such");
+}
+
+TEST(TrainOptionsTest, RefusesAReportThatCannotReplaceItsTarget) {
+  const ScratchFolder folder;
+  expect_error(
+      [&] {
+        request_of({"--report", folder.path()});
+      },
+      ErrorKind::Io,
+      "train: --report " + folder.path() +
+          ": expected a file that can be replaced, found a folder\n" + folder.path() +
+          "/report.html");
+  expect_error(
+      [] {
+        request_of({"--report", "/dev/null"});
+      },
+      ErrorKind::Io,
+      "train: --report /dev/null: expected a file that can be replaced, found another kind of "
+      "file\nname a regular file");
+  const auto old = folder.write("r.html", "old");
+  EXPECT_EQ(request_of({"--report", old}).report_file, old);
+  EXPECT_EQ(request_of({"--report", folder.path() + "/new.html"}).report_file,
+            folder.path() + "/new.html");
+}
+
+TEST(TrainOptionsTest, KnowsTheDefaultsOfTheOptionsThatWereNotGiven) {
+  const auto arguments = parse_train_arguments({"--batch-size", "8"}, {}).value();
+  const auto value_of = [](const std::vector<cli::GivenOption>& options, const char* name) {
+    const auto found = std::ranges::find(options, name, &cli::GivenOption::name);
+    return found == options.end() ? "none" : found->value.value_or("no value");
+  };
+  EXPECT_EQ(value_of(arguments.given, "--batch-size"), "8");
+  EXPECT_EQ(value_of(arguments.defaults, "--batch-size"), "none");
+  EXPECT_EQ(value_of(arguments.defaults, "--model"), "resnet20");
+  EXPECT_EQ(value_of(arguments.defaults, "--momentum"), "0.9");
+  EXPECT_EQ(value_of(arguments.defaults, "--resume"), "none") << "it has no value unless given";
+  EXPECT_EQ(value_of(arguments.defaults, "--report"), "none");
 }
 
 TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
@@ -501,9 +545,9 @@ TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
            Refused{{"--num-instances", "1"},
                    "4 instances are set by the launcher, found --num-instances",
                    "pass --num-instances to it instead"},
-           Refused{{"--threads-per-device", "1"},
-                   "1 thread per device is set by the launcher, found --threads-per-device",
-                   "pass --threads-per-device to it instead"},
+           Refused{{"--threads-per-device", "2"},
+                   "--threads-per-device is set by the launcher (1), found 2",
+                   "pass the option to 'lockstep run' instead"},
            Refused{{"--ipus-per-replica", "2"},
                    "2 devices per replica are set by the launcher, found --devices-per-replica",
                    "pass --devices-per-replica to it instead"},
@@ -523,6 +567,20 @@ TEST(TrainOptionsTest, LeavesToTheLauncherWhatIsTheLaunchers) {
        }) {
     expect_refused(refused, identity);
   }
+}
+
+TEST(TrainOptionsTest, AcceptsTheNumberOfThreadsThatTheLauncherHasSet) {
+  auto identity = launched_by(topology::LaunchedBy::Lockstep);
+  for (const int threads : {1, 3}) {
+    identity.threads_per_device = threads;
+    const auto arguments =
+        parse_train_arguments({"--threads-per-device", std::to_string(threads)}, identity).value();
+    EXPECT_EQ(arguments.request.threads_per_device, std::nullopt) << "it is the launcher's";
+  }
+  expect_refused({{"--threads-per-device", "1"},
+                  "--threads-per-device is set by the launcher (3), found 1",
+                  "pass the option to 'lockstep run' instead"},
+                 identity);
 }
 
 TEST(TrainOptionsTest, TakesTheDevicesOfTheLauncher) {

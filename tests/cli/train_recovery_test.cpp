@@ -257,6 +257,64 @@ TEST_F(TrainRecoveryTest, SigtermLeavesACheckpointAndACodeOfItsOwn) {
   expect_same("calm", "stopped");
 }
 
+/// The number of lines in the first curve of a report, which is the loss of the training.
+std::ptrdiff_t lines_of_first_curve(const std::string& page) {
+  const std::string curve = "<g class=\"curve c0\"><path d=\"";
+  const auto found = page.find(curve);
+  if (found == std::string::npos) return 0;
+  const auto begin = found + curve.size();
+  return std::ranges::count(page.substr(begin, page.find('"', begin) - begin), 'L');
+}
+
+TEST_F(TrainRecoveryTest, AReportShowsARestartAndTheCurvesBeforeIt) {
+  const auto report = path("report.html");
+  auto command = train("killed", "--max-restarts 2 --report " + report);
+  *std::next(std::ranges::find(command, "--epochs")) = "12";  // of 16 iterations each
+  auto process = start(command);
+  instances("killed");
+  ASSERT_TRUE(process.wait_for("[Epoch 02]", 60s));
+  for (const auto& event : events("killed", "start")) {
+    if (event.at("instance") == 0) ::kill(event.at("pid").get<pid_t>(), SIGKILL);
+  }
+  const auto finished = process.wait(90s);
+  ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+  const auto page = read_file(report);
+  for (const auto* part :
+       {"The run finished.", "<td>failure</td>", "<td>restart</td>", "<td>resume</td>",
+        "<tr><th scope=\"row\">restarts</th><td>1</td></tr>"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  EXPECT_THAT(page, HasSubstr(printed_digest(finished)));
+  // The kill costs the points of at most a few iterations.
+  EXPECT_GE(lines_of_first_curve(page), 12 * 16 - 5);
+  EXPECT_LE(lines_of_first_curve(page), 12 * 16 - 1);
+}
+
+TEST_F(TrainRecoveryTest, AReportSaysThatARunWasStopped) {
+  const auto report = path("report.html");
+  auto command = train("stopped", fmt::format("--checkpoint-dir {} --resume=auto --report {}",
+                                              path("points"), report));
+  *std::next(std::ranges::find(command, "--epochs")) = "12";
+  auto process = start(command);
+  ASSERT_TRUE(process.wait_for("[Epoch 01]"));
+  process.signal(SIGTERM);
+  const auto stopped = process.wait(60s);
+  ASSERT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
+  auto page = read_file(report);
+  for (const auto* part : {"The run stopped early.", "as SIGTERM asked; a checkpoint was taken",
+                           "(exit code 75)", "--resume", " of 12, ", "<td>checkpoint</td>"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("digest of the weights")));
+
+  const auto finished = start(command).wait(60s);
+  ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+  page = read_file(report);
+  EXPECT_THAT(page, HasSubstr("The run finished."));
+  EXPECT_THAT(page, HasSubstr("<tr><th scope=\"row\">resumed</th><td>after step "));
+  EXPECT_THAT(page, HasSubstr(printed_digest(finished)));
+}
+
 TEST_F(TrainRecoveryTest, AProgramOfTheUsersOwnRecoversTheSameWay) {
   if (!has_fashion_mnist()) GTEST_SKIP() << "Debian's dataset-fashion-mnist is not installed";
   const auto program =

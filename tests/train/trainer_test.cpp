@@ -339,6 +339,8 @@ class WordSink : public events::TrainSink {
   void on(const events::Preparing&) override { words += "prepare "; }
   void on(const events::EpochBegan& event) override {
     words += fmt::format("began:{}/{} ", event.epoch, event.iterations);
+    EXPECT_EQ(event.epochs, 1);
+    EXPECT_EQ(event.evaluations, 1);
   }
   void on(const events::IterationDone& event) override {
     words += fmt::format("done:{} ", event.iteration);
@@ -402,6 +404,63 @@ TEST(TrainerTest, ACallbackThatCannotWriteItsCurvesSaysSo) {
   auto trainer = trainer_of(options);
   trainer.add(callbacks::tensorboard("/proc/curves"));
   expect_error([&] { trainer.fit(loader); }, ErrorKind::Io, "/proc/curves");
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(TrainerTest, WritesAReportOnInstance0) {
+  const testing::ScratchFolder folder;
+  const auto file = folder.path() + "/report.html";
+  run_job(2, kTrainerReplicas, [&](const Options& options) {
+    auto loader = train_loader(options);
+    auto test = test_loader(options);
+    auto trainer = trainer_of(options);
+    trainer.add(callbacks::report({.file = file, .title = "A <small> net"}));
+    trainer.fit(loader, {.epochs = 2, .validation = &test});
+    trainer.fit(loader, {.epochs = 1, .validation = &test});
+    const auto digest = trainer.model().digest();
+    if (options.world().instance() != 0) return;
+    const auto page = read_file(file);
+    for (const auto& part :
+         {std::string("<title>A &lt;small&gt; net</title>"), std::string("The run finished."),
+          digest, std::string("validation loss"), std::string("instance 0"),
+          std::string("<section id=\"environment\">"), std::string("<section id=\"command\">")}) {
+      EXPECT_NE(page.find(part), std::string::npos) << part;
+    }
+    // Loss of training and validation, and throughput.
+    EXPECT_EQ(count(page, "<g class=\"curve "), 3U);
+    // Three epochs of 6 iterations, three validations, and the throughput.
+    EXPECT_EQ(count(page, "<circle "), 18U + 3U + 18U);
+  });
+}
+
+TEST(TrainerTest, WritesAReportOfAFitThatFailed) {
+  const testing::ScratchFolder folder;
+  const auto file = folder.path() + "/report.html";
+  const auto options = alone(kTrainerReplicas);
+  auto loader = train_loader(options);
+  auto trainer = trainer_of(options);
+  trainer.add(callbacks::report({.file = file}));
+  trainer.add(std::make_shared<Recorder>(2));
+  expect_error([&] { trainer.fit(loader, {.epochs = 3}); }, ErrorKind::Bug, "crashed");
+  const auto page = read_file(file);
+  EXPECT_NE(page.find("The run failed."), std::string::npos);
+  EXPECT_NE(page.find("crashed (exit code "), std::string::npos);
+  EXPECT_EQ(page.find("digest of the weights"), std::string::npos);
+}
+
+TEST(TrainerTest, RefusesAReportThatCannotBeWrittenBeforeItTrains) {
+  const auto options = alone(kTrainerReplicas);
+  auto loader = train_loader(options);
+  auto trainer = trainer_of(options);
+  trainer.add(callbacks::report({.file = "/no/such/report.html"}));
+  expect_error([&] { trainer.fit(loader); }, ErrorKind::Io,
+               "callbacks::report /no/such/report.html: expected '/no/such' to be a folder, found "
+               "none\nmkdir -p /no/such");
 }
 
 TEST(TrainerTest, RefusesWhatCannotBeMeant) {

@@ -98,6 +98,50 @@ TEST_F(TrainDisplayTest, WritesResultsWhereBarsAreSilent) {
             "[Test  01] loss: 0.412, acc: 85.7\n");
 }
 
+/// Three epochs of 100 iterations of 2 s each, with a test of 20 s after each.
+void train_for_ten_minutes(TrainDisplay& display, Screen& screen) {
+  for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
+    display.on(events::EpochBegan{epoch, 100, 3, 4 - epoch});
+    for (std::int64_t i = 1; i <= 100; ++i) {
+      screen.pass(2s);
+      display.on(events::IterationDone{epoch, i, 0.5, {}});
+    }
+    display.on(events::EpochDone{epoch, 100, 0.75, {}});
+    display.on(events::EvaluationBegan{epoch, 10});
+    screen.pass(20s);
+    display.on(events::EvaluationDone{epoch, 0.25, {}});
+  }
+}
+
+TEST_F(TrainDisplayTest, NamesTheExpectedEndOfALongRunInTheLineOfEachEpoch) {
+  auto display = make(BarStyle::Silent);
+  train_for_ten_minutes(display, screen_);
+  // After the first epoch, 400 s of iterations are left, and no test was measured yet. After the
+  // second one, 200 s and two tests are left.
+  EXPECT_EQ(screen_.take(),
+            "[Epoch 01] loss: 0.750 (the run ends about 14:10, in 7 min)\n"
+            "[Test  01] loss: 0.250\n"
+            "[Epoch 02] loss: 0.750 (the run ends about 14:11, in 4 min)\n"
+            "[Test  02] loss: 0.250\n"
+            "[Epoch 03] loss: 0.750\n"
+            "[Test  03] loss: 0.250\n");
+}
+
+TEST_F(TrainDisplayTest, NamesTheExpectedEndInBarsThatAreNotFull) {
+  auto display = make(BarStyle::Lines);
+  train_for_ten_minutes(display, screen_);
+  const auto written = screen_.take();
+  // After 54 iterations of the second epoch, 46 + 100 iterations and two tests are left.
+  EXPECT_NE(written.find("\n[Epoch 02]:  54%|█████▍    | 54/100 [01:48<01:32,  2.00s/it, loss=0.5, "
+                         "run ends 14:11]\n"),
+            std::string::npos)
+      << written;
+  EXPECT_NE(written.find("\n[Epoch 02]: 100%|██████████| 100/100 [03:20<00:00,  2.00s/it, "
+                         "loss=0.5]\n"),
+            std::string::npos)
+      << written;
+}
+
 TEST_F(TrainDisplayTest, GoesOnInTheMiddleOfAnEpoch) {
   auto display = make(BarStyle::Lines);
   display.on(events::EpochBegan{12, 24});
