@@ -18,18 +18,18 @@ int start_trainer(const Invocation& invocation, TrainCommand command) {
   const auto arguments = parse_train_arguments(invocation.arguments, identity, command);
   if (!arguments) return 0;
   const bool shows_command = !arguments->request.report_file.empty();
-  const auto command = command_text("train", invocation.arguments);
+  const auto command_line = command_text("train", invocation.arguments);
   if (identity.launched_by == topology::LaunchedBy::Nobody && takes_launcher(*arguments)) {
     auto job = train_job(*arguments, program_beside(kTrainer));
     if (shows_command) {
-      job.run.environment.push_back(fmt::format("{}={}", kCommandVariable, command));
+      job.run.environment.push_back(fmt::format("{}={}", kCommandVariable, command_line));
     }
     return run_job(job, invocation.environment);
   }
   auto start = identity.launched_by == topology::LaunchedBy::Nobody
                    ? start_alone(*arguments, launch::discover_machine(), invocation.environment)
                    : start_in_job(*arguments, invocation.environment);
-  if (shows_command) start.environment.set(kCommandVariable, command);
+  if (shows_command) start.environment.set(kCommandVariable, command_line);
   hand_on(kTrainer, start.arguments, start.environment);
 }
 

@@ -24,7 +24,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 /// The page of a report that has one chart of one curve.
-std::string page_with(std::vector<CurvePoint> points) {
+std::string page_with(std::vector<ReportPoint> points) {
   RunReport report{.title = "t"};
   report.charts = {
       {.title = "Loss", .curves = {{.name = "training", .points = std::move(points)}}}};
@@ -133,7 +133,7 @@ TEST(HtmlReportTest, SaysWhyARunEndedEarly) {
 
 TEST(HtmlReportCurveTest, SaysSoIfThereAreNoValues) {
   for (const auto& points :
-       {std::vector<CurvePoint>{}, {{1, kNan}}, {{kNan, 1}}, {{1, kInfinity}}}) {
+       {std::vector<ReportPoint>{}, {{1, kNan}}, {{kNan, 1}}, {{1, kInfinity}}}) {
     const auto page = page_with(points);
     EXPECT_THAT(page, HasSubstr(">no values</text>"));
     EXPECT_EQ(count(page, "<g class=\"curve "), 0U);
@@ -169,7 +169,7 @@ TEST(HtmlReportCurveTest, BreaksTheLineAtValuesThatAreNotFinite) {
 }
 
 TEST(HtmlReportCurveTest, DrawsAtMostSomeHundredPoints) {
-  std::vector<CurvePoint> points;
+  std::vector<ReportPoint> points;
   for (int i = 0; i < 100000; ++i) points.push_back({static_cast<double>(i), std::sin(i * 1e-4)});
   const auto page = page_with(points);
   ASSERT_EQ(paths_in(page).size(), 1U);
@@ -180,7 +180,7 @@ TEST(HtmlReportCurveTest, DrawsAtMostSomeHundredPoints) {
 }
 
 TEST(HtmlReportCurveTest, BearsExtremeValues) {
-  const std::vector<std::vector<CurvePoint>> all{
+  const std::vector<std::vector<ReportPoint>> all{
       {{1, 1e308}, {2, -1e308}},      {{1, 5e-324}, {2, 1e-323}},
       {{1, 1}, {2, 1 + 1e-15}},       {{1, 0}, {2, 0}},
       {{1, 1e20}, {2, 1e20 + 65536}}, {{-1e308, 1}, {1e308, 2}},

@@ -12,7 +12,7 @@ namespace lockstep::monitor {
 namespace {
 
 using testing::ScratchFolder;
-using Points = std::vector<CurvePoint>;
+using Points = std::vector<ReportPoint>;
 
 /// Counts what a recorder passes on.
 class CountingSink final : public events::TrainSink {
@@ -120,8 +120,8 @@ TEST_F(RunRecorderTest, TakesMeansInLongRuns) {
   }
   const auto points = points_of(recorder, "Loss", "training");
   EXPECT_LT(points.size(), 16000U);
-  EXPECT_EQ(points[2047], (CurvePoint{4096, 2048}));
-  EXPECT_EQ(points[2048], (CurvePoint{4100, 2049.5})) << "the mean of two iterations";
+  EXPECT_EQ(points[2047], (ReportPoint{4096, 2048}));
+  EXPECT_EQ(points[2048], (ReportPoint{4100, 2049.5})) << "the mean of two iterations";
   EXPECT_EQ(points.back().x, 2.0 * kIterations) << "no iteration is left out";
   EXPECT_EQ(points_of(recorder, "Throughput", "training").back().y, 32);
 }

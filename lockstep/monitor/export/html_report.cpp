@@ -162,9 +162,9 @@ Axis axis_of(double low, double high, int ticks, AxisEnds ends) {
 }
 
 /// Neighbouring points without a gap.
-using Segment = std::vector<CurvePoint>;
+using Segment = std::vector<ReportPoint>;
 
-bool is_drawn(const CurvePoint& point) {
+bool is_drawn(const ReportPoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y);
 }
 
@@ -176,7 +176,7 @@ std::size_t values_per_point(const ReportCurve& curve) {
 std::vector<Segment> segments_of(const ReportCurve& curve) {
   const auto group = values_per_point(curve);
   std::vector<Segment> segments;
-  CurvePoint sum;
+  ReportPoint sum;
   std::size_t count = 0;
   bool begins = true;
   const auto flush = [&] {

@@ -17,16 +17,16 @@ struct ReportFact {
 };
 
 /// A point of a curve. If `y` is not a finite number, the line has a gap there.
-struct CurvePoint {
+struct ReportPoint {
   double x = 0;
   double y = 0;
 
-  bool operator==(const CurvePoint&) const = default;
+  bool operator==(const ReportPoint&) const = default;
 };
 
 struct ReportCurve {
   std::string name;                  ///< "training"
-  std::vector<CurvePoint> points{};  ///< by ascending x
+  std::vector<ReportPoint> points{};  ///< by ascending x
 };
 
 struct ReportChart {

@@ -38,7 +38,7 @@ double unix_seconds() {
 /// A line of the file: "12 0.25 train/loss".
 struct RecordedPoint {
   std::string curve;
-  CurvePoint point;
+  ReportPoint point;
 };
 
 /// Returns nothing for any other line.

@@ -79,7 +79,7 @@ class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
   Options options_;
   events::TrainSink& next_;
   UniqueFd file_;
-  std::map<std::string, std::vector<CurvePoint>> curves_;  ///< "train/loss", "test/acc", …
+  std::map<std::string, std::vector<ReportPoint>> curves_;  ///< "train/loss", "test/acc", …
   std::vector<std::string> metrics_;                       ///< in the order of their appearance
   std::vector<ReportEvent> notices_;
   Pending pending_;
