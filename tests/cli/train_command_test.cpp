@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "tests/support/scratch_folder.h"
 #include "tests/support/subprocess.h"
 
@@ -13,6 +15,8 @@ using ::testing::HasSubstr;
 class TrainHandOnTest : public ::testing::Test {
  protected:
   TrainHandOnTest() {
+    // The machine may choose the kernels of the BLAS for all of its programs.
+    ::unsetenv("OPENBLAS_CORETYPE");
     folder_.write("lockstep-train",
                   "#!/bin/sh\n"
                   "echo \"$@, OpenMP $OMP_NUM_THREADS, BLAS ${OPENBLAS_CORETYPE-free}, "

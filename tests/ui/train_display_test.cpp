@@ -179,8 +179,8 @@ TEST_F(TrainDisplayTest, WantsNoParticularOrder) {
   display.on(events::IterationDone{1, 1, 0.5, {}});
   display.on(events::EvaluationAdvanced{1});
   display.on(events::Notice{"hello"});
-  display.on(events::EvaluationDone{0, 0.5, {}});
-  EXPECT_EQ(screen_.take(), "<lockstep: note: hello>\n[Test  00] loss: 0.500\n");
+  display.on(events::EvaluationDone{2, 0.5, {}});
+  EXPECT_EQ(screen_.take(), "<lockstep: note: hello>\n[Test  02] loss: 0.500\n");
 }
 
 }  // namespace
