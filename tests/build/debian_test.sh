@@ -12,11 +12,22 @@ fail() {
 packaged=$(sed -n '1s/^lockstep (\(.*\)) .*/\1/p' "$root/debian/changelog")
 [ "$packaged" = "$version" ] || fail "debian/changelog: expected version $version, found $packaged"
 
-# What the packages are built with is installed by `make deb`.
+# `make deb` installs the build dependencies.
 wanted=$(sed -n '/^Build-Depends:/,/^$/ s/^ \([^ ,]*\).*/\1/p' "$root/debian/control")
 [ "$(echo "$wanted" | wc -l)" -gt 15 ] || fail "debian/control: expected a list of packages, found: $wanted"
 for package in $wanted; do
-  [ "$package" = debhelper-compat ] && continue
+  [ "$package" = debhelper-compat ] && package=debhelper
   grep -qx "$package" "$root/packages/build" "$root/packages/deb" ||
     fail "debian/control: $package is neither in packages/build nor in packages/deb"
+done
+
+# dpkg-buildpackage refuses to build without build-essential, which Build-Depends does not list.
+grep -qx build-essential "$root/packages/deb" || fail "packages/deb: expected build-essential, found none"
+
+# The packages are built with everything that the build uses.
+for package in $(sed 's/#.*//' "$root/packages/build"); do
+  case $package in
+    g++ | make) continue ;; # parts of build-essential
+  esac
+  echo "$wanted" | grep -qx "$package" || fail "debian/control: Build-Depends lacks $package of packages/build"
 done
