@@ -124,7 +124,7 @@ TEST(NvmlTest, SaysWhyThereAreNoGpus) {
   EXPECT_THAT(refusal_of("libno-such-library.so.1"), HasSubstr("libno-such-library.so.1"));
   EXPECT_THAT(refusal_of("libm.so.6"), HasSubstr("libm.so.6 is not NVIDIA's"));
   ::setenv("FAKE_NVML", "broken", 1);
-  EXPECT_THAT(refusal_of(kFakeNvml), HasSubstr("cannot begin: error 9"));
+  EXPECT_THAT(refusal_of(kFakeNvml), HasSubstr("nvmlInit_v2 failed with error 9"));
   ::unsetenv("FAKE_NVML");
 }
 

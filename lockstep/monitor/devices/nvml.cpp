@@ -10,33 +10,8 @@
 namespace lockstep::monitor {
 namespace {
 
-// As much of NVML's interface as is called here, which NVIDIA keeps as it is: functions with
-// another meaning get another suffix.
-
-using Handle = struct OpaqueDevice*;
 constexpr int kSuccess = 0;
 constexpr int kCoreTemperature = 0;
-
-/// Unlike the first version, this one does not count what the driver keeps for itself as used.
-struct MemoryInfo {
-  unsigned version = sizeof(MemoryInfo) | (2U << 24);
-  unsigned long long total = 0;
-  unsigned long long reserved = 0;
-  unsigned long long free = 0;
-  unsigned long long used = 0;
-};
-
-struct Utilization {
-  unsigned gpu;
-  unsigned memory;
-};
-
-struct ProcessInfo {
-  unsigned process;
-  unsigned long long used_memory;
-  unsigned gpu_instance;
-  unsigned compute_instance;
-};
 
 struct CloseLibrary {
   void operator()(void* library) const noexcept { ::dlclose(library); }
@@ -49,7 +24,34 @@ Error unavailable(const std::string& why) {
 
 }  // namespace
 
+// The part of NVML's C interface that lockstep calls. NVIDIA never changes a function: one with
+// another meaning gets another suffix. The types are members, because g++ 13 crashes on a member
+// function pointer whose parameter is a type of an anonymous namespace, if the file is part of a
+// unity build.
 struct Nvml::Functions {
+  using Handle = void*;
+
+  /// The second version. Unlike the first one, it does not count the memory of the driver as used.
+  struct MemoryInfo {
+    unsigned version = sizeof(MemoryInfo) | (2U << 24);
+    unsigned long long total = 0;
+    unsigned long long reserved = 0;
+    unsigned long long free = 0;
+    unsigned long long used = 0;
+  };
+
+  struct Utilization {
+    unsigned gpu;
+    unsigned memory;
+  };
+
+  struct ProcessInfo {
+    unsigned process;
+    unsigned long long used_memory;
+    unsigned gpu_instance;
+    unsigned compute_instance;
+  };
+
   explicit Functions(const std::string& path)
       : library(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (!library) throw unavailable(::dlerror());
@@ -64,7 +66,7 @@ struct Nvml::Functions {
     find(power, "nvmlDeviceGetPowerUsage");
     find(processes, "nvmlDeviceGetComputeRunningProcesses_v3");
     if (!init || !shutdown || !count || !by_index) {
-      throw unavailable(path + " is not NVIDIA's: it has no nvmlInit_v2");
+      throw unavailable(path + " is not NVIDIA's library: it does not export nvmlInit_v2");
     }
   }
 
@@ -78,7 +80,7 @@ struct Nvml::Functions {
   int (*shutdown)() = nullptr;
   int (*count)(unsigned*) = nullptr;
   int (*by_index)(unsigned, Handle*) = nullptr;
-  // A driver may be too old for some of these.
+  // Null if the driver is too old for a function.
   int (*name)(Handle, char*, unsigned) = nullptr;
   int (*memory)(Handle, MemoryInfo*) = nullptr;
   int (*utilization)(Handle, Utilization*) = nullptr;
@@ -122,7 +124,7 @@ Device Nvml::Functions::describe(int index, Handle handle) const {
 
 Nvml::Nvml(const std::string& library) : functions_(std::make_unique<Functions>(library)) {
   if (const int error = functions_->init(); error != kSuccess) {
-    throw unavailable(fmt::format("{} cannot begin: error {}", library, error));
+    throw unavailable(fmt::format("{}: nvmlInit_v2 failed with error {}", library, error));
   }
 }
 
@@ -135,7 +137,7 @@ std::vector<Device> Nvml::devices() const {
   unsigned number = 0;
   if (functions_->count(&number) != kSuccess) return found;
   for (unsigned i = 0; i < number; ++i) {
-    Handle handle = nullptr;
+    Functions::Handle handle = nullptr;
     if (functions_->by_index(i, &handle) != kSuccess) continue;
     found.push_back(functions_->describe(static_cast<int>(i), handle));
   }
