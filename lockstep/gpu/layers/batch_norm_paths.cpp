@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "lockstep/gpu/layers/norm_deal.h"
+
 namespace lockstep::gpu {
 namespace {
 
@@ -18,10 +20,6 @@ std::int64_t packets_of_row(const NormShape& shape) {
 /// The least power of two that is not smaller.
 std::int64_t power_of_two(std::int64_t number) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)));
-}
-
-std::int64_t divide_up(std::int64_t number, std::int64_t by) {
-  return (number + by - 1) / by;
 }
 
 /// As wide as a line of the cache: narrower slices reach half the speed (measured on an H200).

@@ -258,10 +258,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-std::int64_t divide_up(std::int64_t number, std::int64_t by) {
-  return (number + by - 1) / by;
-}
-
 /// Of the rows of a group. By the shape alone, so that a workspace has room for every alignment.
 int parts_of(const NormShape& shape) {
   constexpr std::int64_t kSliceChannels = 64;

@@ -8,14 +8,6 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::gpu {
-namespace {
-
-std::int64_t divide_up(std::int64_t number, std::int64_t by) {
-  return (number + by - 1) / by;
-}
-
-}  // namespace
-
 Deal deal_out(const NormShape& shape, int packet_channels, int lanes, int parts) {
   const auto packets = shape.channels / packet_channels;
   return {.rows = shape.rows,

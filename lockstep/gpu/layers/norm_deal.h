@@ -6,6 +6,11 @@
 
 namespace lockstep::gpu {
 
+/// The quotient of two positive numbers, rounded up.
+constexpr std::int64_t divide_up(std::int64_t number, std::int64_t by) {
+  return (number + by - 1) / by;
+}
+
 /// How rows and channels of each group are dealt out to blocks of threads.
 ///
 /// A block has a slice of the channels, `lanes` packets wide, in one part of the rows. Its threads
