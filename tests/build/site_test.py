@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Builds the documentation site and looks at it in Chromium: site_test.py LOCKSTEP FOLDER.
+"""Builds the documentation site and checks it in Chromium: site_test.py LOCKSTEP FOLDER.
 
-The site and screenshots with widths of 1280 and 390 pixels go into FOLDER. Exit code 77 if Doxygen, mkdocs, its theme,
-Chromium or chromedriver is not installed.
+FOLDER receives the site, and screenshots of some pages with widths of 1280 and 390 pixels. Exit code 77: Doxygen,
+mkdocs, its theme, Chromium or chromedriver is not installed.
 """
 
 import functools
@@ -20,11 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "monitor"), str(ROOT / "tools" / "docs")]
 from browse_dashboard import Browser, eventually, expect  # noqa: E402
 
-PAGES = ["index.html", "start/install.html", "start/tutorial.html", "guides/models.html", "guides/migration.html",
-         "guides/security.html", "reference/commands.html", "reference/commands/train.html",
-         "reference/commands/run.html", "reference/file-formats.html", "reference/examples/train_model.html",
-         "reference/api/World.html", "reference/api/data.html", "internals/architecture.html", "internals/performance.html", "internals/comparison.html",
-         "internals/features.html"]
+# The pages with screenshots. Other checks open every page of the site.
+SHOWN = {"home": "index.html", "tutorial": "start/tutorial.html", "crashes": "guides/crashes.html"}
+WIDTHS = (1280, 390)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -86,12 +84,49 @@ def open_page(browser, base: str, page: str) -> None:
     browser.command("POST", "/url", {"url": f"{base}/{page}"})
 
 
-def check_overflow(browser, base: str, width: int) -> None:
+def check_overflow(browser, base: str, html: Path) -> None:
+    """Every page fits a phone."""
+    # Each page would load and index the text of the whole site.
+    browser.devtools("Network.enable")
+    browser.devtools("Network.setBlockedURLs", urls=["*/search/search_index.json"])
+    width = min(WIDTHS)
     browser.resize(width, 900)
-    for page in PAGES:
+    pages = sorted(str(file.relative_to(html)) for file in html.rglob("*.html"))
+    too_wide = []
+    for page in pages:
         open_page(browser, base, page)
         found = browser.run("return document.documentElement.scrollWidth")
-        expect(f"no sideways scrolling of {page} with {width} pixels", found <= width, found)
+        if found > width:
+            too_wide.append(f"{page}: {found}")
+    expect("all pages of the site", len(pages) > 50, pages)
+    expect(f"no sideways scrolling of {len(pages)} pages with {width} pixels", not too_wide, too_wide)
+    browser.devtools("Network.setBlockedURLs", urls=[])
+
+
+def check_copying(browser, base: str) -> None:
+    """The copy button of a console block copies the commands, without prompts and outputs."""
+    open_page(browser, base, SHOWN["tutorial"])
+    eventually(browser, "a copy button in a console block",
+               "const button = document.querySelector('.language-console .md-clipboard');"
+               "return button !== null && getComputedStyle(button).display !== 'none'")
+    # What the theme does when the button is clicked.
+    copied = browser.run("return [...document.querySelectorAll('.language-console code')].slice(0, 2).map(code => {"
+                         "code.setAttribute('data-md-copying', ''); const text = code.innerText;"
+                         "code.removeAttribute('data-md-copying'); return text.trim(); })")
+    expect("copied commands without prompts", len(copied) == 2 and copied[0].startswith("make ")
+           and "$ " not in copied[0], copied)
+    expect("copied commands without outputs", copied[1] == "lockstep data info --dataset fashion-mnist", copied)
+
+
+def take_screenshots(browser, base: str, folder: Path, theme: str, names: list[str]) -> None:
+    for width in WIDTHS:
+        browser.resize(width, 900)
+        for name in names:
+            open_page(browser, base, SHOWN[name])
+            found = browser.run("return document.documentElement.scrollWidth")
+            expect(f"no sideways scrolling of {SHOWN[name]} with {width} pixels", found <= width, found)
+            browser.screenshot(f"{folder}/site-{name}-{width}-{theme}.png")
+    browser.resize(max(WIDTHS), 900)
 
 
 def check_search(browser, base: str) -> None:
@@ -113,15 +148,12 @@ def check_themes(browser, base: str, folder: Path) -> None:
     for preference in ("light", "dark"):
         browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": preference}])
         browser.run("localStorage.clear()")
-        open_page(browser, base, "guides/crashes.html")
+        open_page(browser, base, SHOWN["crashes"])
         scheme = {"light": "default", "dark": "slate"}[preference]
         eventually(browser, f"the {preference} theme, as the system asks for",
                    f"return document.body.dataset.mdColorScheme === '{scheme}'")
         seen[preference] = theme_of(browser)
-        for width in (1280, 390):
-            browser.resize(width, 900)
-            browser.screenshot(f"{folder}/site-{width}-{preference}.png")
-        browser.resize(1280, 900)
+        take_screenshots(browser, base, folder, preference, list(SHOWN) if preference == "light" else ["crashes"])
     expect("two backgrounds", seen["light"][1] != seen["dark"][1], seen)
     before = theme_of(browser)
     browser.run("[...document.querySelectorAll('label[title^=\"Switch to\"]')].find(label => !label.hidden).click()")
@@ -136,9 +168,9 @@ def look(browser, base: str, folder: Path) -> None:
     tabs = browser.run("return [...document.querySelectorAll('.md-tabs__link')].map(link => link.textContent.trim())")
     expect("the four sections", tabs == ["Home", "Start", "Guides", "Reference", "Internals"], tabs)
     check_search(browser, base)
+    check_copying(browser, base)
     check_themes(browser, base, folder)
-    check_overflow(browser, base, 1280)
-    check_overflow(browser, base, 390)
+    check_overflow(browser, base, folder / "html")
 
 
 def main() -> int:
