@@ -9,6 +9,7 @@
 #include "lockstep/data/loader/loader.h"
 #include "lockstep/data/sets/array_dataset.h"
 #include "lockstep/data/sets/catalog.h"
+#include "lockstep/data/sets/subset.h"
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/ui/progress.h"
 #include "lockstep/ui/standard_output.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/base/file.h"
@@ -12,6 +13,7 @@
 #include "lockstep/data/pack/pack_dataset.h"
 #include "lockstep/monitor/status/status_publisher.h"
 #include "lockstep/train/evaluate_job.h"
+#include "lockstep/train/job_layout.h"
 #include "lockstep/train/train_job.h"
 #include "lockstep/ui/progress.h"
 #include "lockstep/ui/standard_output.h"
@@ -41,18 +43,24 @@ train::EvaluationSummary evaluate_as_asked(const TrainArguments& arguments,
                                            const topology::Identity& identity,
                                            const topology::Environment& environment) {
   const bool is_first = identity.instance == 0;
-  const auto device = train::device_of(arguments.request);
-  monitor::StatusPublisher status(
-      identity, environment,
-      device == DeviceKind::Cuda ? monitor::DeviceKind::Cuda : monitor::DeviceKind::Cpu);
-  if (is_first && !status.problem().empty()) {
-    fmt::print(stderr, "lockstep: 'lockstep monitor' will not show this evaluation: {}\n",
-               status.problem());
-  }
+  const auto kind = train::device_of(arguments.request) == DeviceKind::Cuda
+                        ? monitor::DeviceKind::Cuda
+                        : monitor::DeviceKind::Cpu;
   if (is_first) note_normalization(arguments.request);
   ui::TrainDisplay display(ui::output_of_this_process(), ui::standard_error());
-  return train::run_evaluation(arguments.request, arguments.evaluation, display,
-                               {.status = &status});
+  std::optional<monitor::StatusPublisher> status;
+  const auto watch = [&](topology::Identity shown) -> events::Watchers {
+    if (kind == monitor::DeviceKind::Cuda) {
+      std::ranges::fill(shown.device_ids, train::gpu_of(shown.local_instance));
+    }
+    status.emplace(shown, environment, kind);
+    if (is_first && !status->problem().empty()) {
+      display.on(
+          events::Notice{"'lockstep monitor' will not show this evaluation: " + status->problem()});
+    }
+    return {.status = &*status};
+  };
+  return train::run_evaluation(arguments.request, arguments.evaluation, display, watch);
 }
 
 }  // namespace

@@ -236,10 +236,13 @@ Json evaluation_run(const EvaluationSummary& summary) {
 
 std::string to_text(const EvaluationSummary& summary) {
   const auto& result = summary.result;
-  const auto split = summary.split.empty() ? "" : fmt::format(", {} split", summary.split);
+  auto part = summary.split.empty() ? "" : fmt::format(", {} split", summary.split);
+  if (summary.samples) {
+    part += fmt::format(", samples {}:{}", summary.samples->first, summary.samples->end);
+  }
   auto text = evaluation_line("model", summary.model) +
               evaluation_line("weights", weights_text(summary)) +
-              evaluation_line("data", summary.dataset + split) +
+              evaluation_line("data", summary.dataset + part) +
               evaluation_line("samples", std::to_string(result.samples)) +
               evaluation_line("accuracy", fmt::format("{:.2f} % ({} correct)", result.accuracy,
                                                       result.confusion.correct())) +
@@ -255,6 +258,8 @@ std::string to_json(const EvaluationSummary& summary) {
             {"weights", evaluated_weights(summary)},
             {"dataset", summary.dataset},
             {"split", summary.split.empty() ? Json() : Json(summary.split)},
+            {"sample_range",
+             summary.samples ? Json{summary.samples->first, summary.samples->end} : Json()},
             {"batch_size", summary.batch_size},
             {"precision", summary.precision},
             {"threads_per_device", summary.threads_per_device},

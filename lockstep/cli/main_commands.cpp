@@ -25,8 +25,7 @@ int diff_elsewhere(const Invocation& invocation) {
 int bench_elsewhere(const Invocation& invocation) {
   constexpr const char* kProgram = "lockstep-bench";
   // Not every build and installation has the benchmarks.
-  program_beside(kProgram,
-                 "build the target lockstep-bench, or install the Debian package lockstep-bench");
+  program_beside(kProgram, "run 'make build', or install the Debian package lockstep-bench");
   hand_on(kProgram, invocation.arguments, invocation.environment);
 }
 

@@ -94,9 +94,14 @@ void check_name_or_file(const TrainOptions& written, const char* option, const s
 void check_can_be_written(const TrainOptions& written, const char* option,
                           const std::string& file) {
   if (file.empty()) return;
+  std::error_code failure;
+  if (std::filesystem::is_directory(file, failure)) {
+    throw Error(ErrorKind::Io,
+                fmt::format("{} {}: expected a file, found a folder", at(written, option), file),
+                "name a file in that folder");
+  }
   auto folder = std::filesystem::path(file).parent_path();
   if (folder.empty()) folder = ".";
-  std::error_code failure;
   if (std::filesystem::is_directory(folder, failure)) return;
   throw Error(ErrorKind::Io,
               fmt::format("{} {}: expected '{}' to be a folder, found none", at(written, option),
@@ -190,7 +195,7 @@ void check_files(const TrainOptions& written) {
 /// Slurm waits.
 constexpr events::Seconds kTimeToCheckpoint{30};
 
-/// What a checkpoint says of its training sets the options that are not given.
+/// Sets the options that are not given to the values of the training that wrote the checkpoint.
 void take_options_of_checkpoint(const CLI::App& app, TrainOptions& written) {
   auto& evaluation = written.evaluation;
   std::error_code ignored;  // If the path cannot be examined, opening it says why.
@@ -215,6 +220,13 @@ void take_options_of_checkpoint(const CLI::App& app, TrainOptions& written) {
     written.data.dataset = name;
     evaluation.has_set_of_training = true;
   });
+  set("--seed", "seed", [&](const std::string& seed) {
+    written.request.seed = static_cast<std::uint64_t>(parse_integer(seed).value_or(0));
+  });
+  set("--precision", "precision", [&](const std::string& name) { written.precision = name; });
+  set("--half", "half", [&](const std::string& name) { written.half = name; });
+  set("--eight-bit-io", "eight-bit-io",
+      [&](const std::string& is_on) { written.request.eight_bit_io = is_on == "yes"; });
   set("--image-size", "image-size", [&](const std::string& size) {
     const bool is_size = size.find('x') != std::string::npos;  // not "as stored"
     if (is_size && written.data.dataset != data::kSyntheticSet) written.image_size = size;
@@ -229,13 +241,33 @@ void take_options_of_checkpoint(const CLI::App& app, TrainOptions& written) {
   });
 }
 
-/// Which weights are evaluated, and with what.
+/// Reads "FIRST:END".
+data::IndexRange parse_samples(const std::string& where, const std::string& text) {
+  const auto parts = split(text, ':');
+  if (parts.size() == 2) {
+    const auto first = parse_integer(parts[0]);
+    const auto end = parse_integer(parts[1]);
+    if (first && end && *first >= 0 && *end > *first) return {*first, *end};
+  }
+  throw Error(ErrorKind::Options,
+              fmt::format("{}: expected FIRST:END with 0 <= FIRST < END, found '{}'", where, text),
+              "--samples 0:1000");
+}
+
+/// Decides which weights are evaluated, and on which samples.
 void decide_evaluation(const CLI::App& app, TrainOptions& written) {
   auto& evaluation = written.evaluation;
   check_choice(at(written, "--split"), written.evaluated_split, split_names());
   evaluation.split = written.evaluated_split == "train" ? data::Split::Train : data::Split::Test;
   evaluation.weights =
       choose(at(written, "--weights"), written.checkpoint_weights, kCheckpointWeights);
+  if (app.count("--samples") > 0) {
+    evaluation.samples = parse_samples(at(written, "--samples"), written.evaluated_samples);
+    if (written.request.limit_test) {
+      throw Error(ErrorKind::Options, "eval: expected --samples or --limit, found both",
+                  "leave one of them out");
+    }
+  }
   if (!evaluation.checkpoint.empty()) take_options_of_checkpoint(app, written);
   const auto& as = written.request.normalize_as;
   if (as.empty()) return;
@@ -318,8 +350,9 @@ train::TrainRequest decide_request(const TrainOptions& written,
   decide_data(written, request);
   request.model.seed = request.seed;
   request.optimizer = decide_optimizer(written);
-  // Where the launcher has set the number, `check_conflicts` has compared the option with it.
-  if (!identity.threads_per_device) {
+  // If the launcher has set the number, `check_conflicts` has compared the option with it. An
+  // evaluation divides the cores of its instances by itself.
+  if (!identity.threads_per_device || written.command == TrainCommand::Eval) {
     request.threads_per_device = written.launch.parsed.run.threads_per_device;
   }
   if (identity.launched_by == topology::LaunchedBy::Nobody) {

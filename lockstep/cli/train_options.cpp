@@ -185,11 +185,9 @@ void add_precision_options(CLI::App& app, TrainOptions& to, const std::string& g
   add_word_option(app, group, "--half", to.half, kHalves, "TYPE", "which 16 bits: bf16 or fp16");
 }
 
-void add_determinism_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_flag("--deterministic", to.deterministic,
-               "the same bits in every run; on a CPU they always are")
-      ->group(group);
-  app.add_option("--seed", to.request.seed, "of first weights, order, augmentation and dropout")
+void add_seed_option(CLI::App& app, TrainOptions& to, const std::string& group,
+                     const std::string& help) {
+  app.add_option("--seed", to.request.seed, help)
       ->check(whole_number())
       ->group(group)
       ->capture_default_str();
@@ -201,7 +199,10 @@ void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& 
                   "gradients of micro-batches and replicas become their mean or their sum");
   add_word_option(app, group, "--reduction-order", to.reduction_order, kReductionOrders, "HOW",
                   "ordered: the same bits on any layout; fast: as the transport likes best");
-  add_determinism_options(app, to, group);
+  app.add_flag("--deterministic", to.deterministic,
+               "compute the same bits in every run; CPUs always do")
+      ->group(group);
+  add_seed_option(app, to, group, "seed of the first weights, the order, augmentation and dropout");
 }
 
 void add_loading_options(CLI::App& app, TrainOptions& to, const std::string& group) {
@@ -391,13 +392,14 @@ void add_evaluated_options(CLI::App& app, TrainOptions& to, const std::string& g
   app.get_option("--init-from")
       ->description("weights from a .safetensors file, or from a state_dict that torch.save wrote");
   app.add_option("--checkpoint", to.evaluation.checkpoint,
-                 "weights from a checkpoint, or from the newest whole one in a folder; it also "
-                 "sets --model, --dataset and --image-size if they are not given")
+                 "weights of a checkpoint, or of the newest complete one in a folder; it also sets "
+                 "--model, --dataset, --image-size, --precision, --half, --eight-bit-io and --seed "
+                 "if they are not given")
       ->type_name("DIR")
       ->group(group);
   add_word_option(app, group, "--weights", to.checkpoint_weights, kCheckpointWeights, "WHICH",
-                  "of the checkpoint: trained, or average: that of --ema-decay; auto: the average "
-                  "if there is one");
+                  "weights of the checkpoint: trained, average (of --ema-decay), or auto: the "
+                  "average if there is one");
   add_set_options(app, to.data, group);
   app.add_option("--split", to.evaluated_split, "test or train; a .pack is one split")
       ->check(suggest(split_names()))
@@ -410,10 +412,14 @@ void add_evaluated_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group);
+  app.add_option("--samples", to.evaluated_samples,
+                 "evaluate the samples FIRST, FIRST + 1, ..., END - 1, counted from 0 [all]")
+      ->type_name("FIRST:END")
+      ->group(group);
   add_image_size_option(app, to, group);
   app.add_option("--normalize-as", request.normalize_as,
-                 "normalize pictures as a training with --dataset NAME does; for a .pack of that "
-                 "set [the set of the checkpoint, else --dataset]")
+                 "normalize images as a training with --dataset NAME does; for a .pack of that "
+                 "dataset [the dataset of the checkpoint, else --dataset]")
       ->check(suggest(data::set_names(), "*.pack"))
       ->type_name("NAME")
       ->group(group);
@@ -432,8 +438,7 @@ void add_evaluation_options(CLI::App& app, TrainOptions& to) {
           "batches that are computed at the same time; results do not depend on it [one "
           "for each device]");
   add_precision_options(app, to, computation);
-  add_determinism_options(app, to, computation);
-  app.get_option("--seed")->description("chooses the samples of --limit");
+  add_seed_option(app, to, computation, "chooses the samples of --limit");
   add_loading_options(app, to, "Loading");
   add_placement_options(app, to, "Placement");
   app.get_option("--num-instances")->description("processes; results do not depend on it");

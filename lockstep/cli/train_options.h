@@ -65,6 +65,7 @@ struct TrainOptions {
   // Of `lockstep eval`.
   train::EvaluationRequest evaluation;
   std::string evaluated_split;
+  std::string evaluated_samples;  ///< "FIRST:END"; empty: all
   std::string checkpoint_weights;
 };
 

@@ -11,8 +11,15 @@
 
 namespace lockstep::data {
 
-/// Which part of a set: the one to learn from, or the one to be tested with.
+/// A part of a published dataset: for training or for testing.
 enum class Split : std::uint8_t { Train, Test };
+
+/// The indices first, first + 1, ..., end - 1 of a dataset.
+struct IndexRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  bool operator==(const IndexRange&) const = default;
+};
 
 LOCKSTEP_API std::string_view name_of(Split split) noexcept;
 

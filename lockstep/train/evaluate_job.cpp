@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/find_checkpoint.h"
+#include "lockstep/data/sets/subset.h"
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/train/train_job.h"
@@ -112,15 +113,14 @@ weights::TensorSet averaged_weights(const checkpoint::Checkpoint& checkpoint) {
 class EvaluationJob {
  public:
   EvaluationJob(const TrainRequest& request, const EvaluationRequest& evaluation,
-                events::TrainSink& sink, const events::Watchers& watchers)
+                events::TrainSink& sink, const WatchFunction& watch)
       : request_(request),
         evaluation_(evaluation),
         sink_(sink),
-        watchers_(watchers),
+        watch_(watch),
         world_(World::init()) {}
 
   EvaluationSummary run() {
-    watchers_.enter(events::Phase::Preparing);
     preparing("meeting the other instances");
     decide_options();
     try {
@@ -185,8 +185,10 @@ class EvaluationJob {
     options_->device(device)
         .precision(request_.precision, request_.half)
         .seed(request_.seed)
-        .watch(watchers_);
-    if (request_.deterministic) options_->deterministic();
+        .deterministic();  // a GPU library must not choose algorithms by measurement
+    watchers_ = watch_(identity);
+    watchers_.enter(events::Phase::Preparing);
+    options_->watch(watchers_);
     if (world_.launched()) return;
     options_->replicas(identity.num_replicas).threads_per_device(*identity.threads_per_device);
   }
@@ -207,7 +209,10 @@ class EvaluationJob {
     }
     summary_.dataset = name;
     if (!is_pack) summary_.split = data::name_of(evaluation_.split);
-    return data::open_set(name, evaluation_.split, request_.set);
+    auto set = data::open_set(name, evaluation_.split, request_.set);
+    if (!evaluation_.samples) return set;
+    summary_.samples = evaluation_.samples;
+    return data::subset(std::move(set), *evaluation_.samples);
   }
 
   void load_checkpoint(nn::Model& model) {
@@ -248,7 +253,8 @@ class EvaluationJob {
   const TrainRequest& request_;
   const EvaluationRequest& evaluation_;
   events::TrainSink& sink_;
-  const events::Watchers& watchers_;
+  const WatchFunction& watch_;
+  events::Watchers watchers_;
   World world_;  ///< outlives the options, which use its communicator
   std::optional<checkpoint::Checkpoint> checkpoint_;  ///< on instance 0
   std::optional<Options> options_;
@@ -261,8 +267,8 @@ class EvaluationJob {
 }  // namespace
 
 EvaluationSummary run_evaluation(const TrainRequest& request, const EvaluationRequest& evaluation,
-                                 events::TrainSink& sink, const events::Watchers& watchers) {
-  return EvaluationJob(request, evaluation, sink, watchers).run();
+                                 events::TrainSink& sink, const WatchFunction& watch) {
+  return EvaluationJob(request, evaluation, sink, watch).run();
 }
 
 }  // namespace lockstep::train

@@ -1,23 +1,30 @@
 #pragma once
 
+#include <functional>
+
 #include "lockstep/events/train_events.h"
 #include "lockstep/events/watchers.h"
+#include "lockstep/topology/identity.h"
 #include "lockstep/train/evaluation_summary.h"
 #include "lockstep/train/train_request.h"
 
 namespace lockstep::train {
 
-/// The built-in evaluation: computes loss, accuracy and the confusion matrix of a network on a set
-/// of pictures, as one instance of the job that the environment describes. Includes no torch.
+/// Returns the watchers of an instance. Called once, with the replicas and devices that compute.
+using WatchFunction = std::function<events::Watchers(const topology::Identity&)>;
+
+/// The built-in evaluation: computes loss, accuracy and the confusion matrix of a network on a
+/// dataset of images, as one instance of the job that the environment describes. Includes no torch.
 ///
 /// On CPUs it divides the cores of the job by itself: one replica for each `threads_per_device`
 /// cores, one core if that is unset. Replicas, stages and threads that a launcher has set count
-/// only as cores. The result is therefore the same for any number of instances and replicas.
+/// only as cores. GPUs use deterministic algorithms. The result is therefore the same for any
+/// number of instances and replicas.
 ///
-/// `sink` is called on instance 0, `watchers` on each instance. Every instance returns the summary.
+/// `sink` is called on instance 0, `watch` on each instance. Every instance returns the summary.
 ///
-/// Errors: those of the data set, the weights and the model.
+/// Errors: those of the dataset, the weights and the model.
 EvaluationSummary run_evaluation(const TrainRequest& request, const EvaluationRequest& evaluation,
-                                 events::TrainSink& sink, const events::Watchers& watchers = {});
+                                 events::TrainSink& sink, const WatchFunction& watch);
 
 }  // namespace lockstep::train

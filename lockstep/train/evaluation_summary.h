@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/dataset.h"
 #include "lockstep/train/evaluation.h"
 
 namespace lockstep::train {
@@ -20,8 +21,9 @@ struct EvaluatedCheckpoint {
 struct EvaluationSummary {
   std::string model;
   std::string dataset;
-  std::string split{};      ///< "test" or "train"; empty for a pack
-  std::string init_from{};  ///< the weight file; empty if there is none
+  std::string split{};                        ///< "test" or "train"; empty for a pack
+  std::optional<data::IndexRange> samples{};  ///< of the split; empty: all, or those of --limit
+  std::string init_from{};                    ///< the weight file; empty if there is none
   std::optional<EvaluatedCheckpoint> checkpoint{};
   std::string weights{};  ///< digest
   std::int64_t batch_size = 0;

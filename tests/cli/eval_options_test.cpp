@@ -69,9 +69,23 @@ TEST(EvalOptionsTest, EvaluatesTheTestSplitByDefault) {
   EXPECT_EQ(arguments.evaluation.split, data::Split::Test);
   EXPECT_EQ(arguments.evaluation.weights, CheckpointWeights::Auto);
   EXPECT_EQ(arguments.request.limit_test, std::nullopt);
+  EXPECT_EQ(arguments.evaluation.samples, std::nullopt);
   EXPECT_EQ(arguments.request.batch_size, 64);
   EXPECT_EQ(arguments.request.replicas, std::nullopt);
   EXPECT_EQ(arguments.request.threads_per_device, std::nullopt);
+}
+
+TEST(EvalOptionsTest, ReadsARangeOfSamples) {
+  EXPECT_EQ(eval_of({"--init-from", "w.pt", "--samples", "20:50"}).evaluation.samples,
+            (data::IndexRange{20, 50}));
+  for (const char* text : {"", "20", "50:20", "5:5", "-1:5", "1:2:3", "a:b", ":5"}) {
+    expect_eval_refused({"--init-from", "w.pt", "--samples", text},
+                        std::string("eval: --samples: expected FIRST:END with 0 <= FIRST < END, "
+                                    "found '") +
+                            text + "'");
+  }
+  expect_eval_refused({"--init-from", "w.pt", "--samples", "0:5", "--limit", "3"},
+                      "eval: expected --samples or --limit, found both\nleave one of them out");
 }
 
 TEST(EvalOptionsTest, ATorchScriptFileHasWeightsOfItsOwn) {
@@ -179,25 +193,41 @@ class EvalCheckpointTest : public ::testing::Test {
 };
 
 TEST_F(EvalCheckpointTest, TakesModelAndDataFromTheCheckpoint) {
-  write({{"model", "resnet56"}, {"dataset", "cifar10"}, {"image-size", "48x40"}});
+  write({{"model", "resnet56"},
+         {"dataset", "cifar10"},
+         {"image-size", "48x40"},
+         {"seed", "5"},
+         {"precision", "16.16"},
+         {"half", "fp16"},
+         {"eight-bit-io", "yes"}});
   const auto arguments = eval_of(with_checkpoint({}));
   EXPECT_EQ(arguments.evaluation.checkpoint, folder_.path());
   EXPECT_EQ(arguments.request.model.model, "resnet56");
   EXPECT_EQ(arguments.request.dataset, "cifar10");
   EXPECT_EQ(arguments.request.normalize_as, "cifar10");
   EXPECT_EQ(arguments.request.image_size, (data::ImageSize{48, 40}));
+  EXPECT_EQ(arguments.request.seed, 5U);
+  EXPECT_EQ(arguments.request.precision, Precision::P16_16);
+  EXPECT_EQ(arguments.request.half, Half::F16);
+  EXPECT_TRUE(arguments.request.eight_bit_io);
   EXPECT_TRUE(arguments.evaluation.has_set_of_training);
 }
 
 TEST_F(EvalCheckpointTest, TheCommandLineWins) {
-  write({{"model", "resnet56"}, {"dataset", "cifar10"}, {"image-size", "as stored"}});
+  write({{"model", "resnet56"},
+         {"dataset", "cifar10"},
+         {"image-size", "as stored"},
+         {"seed", "5"},
+         {"precision", "16.16"}});
   const auto arguments =
       eval_of(with_checkpoint({"--model", "mlp", "--dataset", "a.pack", "--weights", "average",
-                               "--normalize-as", "b.pack"}));
+                               "--normalize-as", "b.pack", "--seed", "6", "--precision", "32.32"}));
   EXPECT_EQ(arguments.request.model.model, "mlp");
   EXPECT_EQ(arguments.request.dataset, "a.pack");
   EXPECT_EQ(arguments.request.normalize_as, "b.pack");
   EXPECT_EQ(arguments.request.image_size, std::nullopt);
+  EXPECT_EQ(arguments.request.seed, 6U);
+  EXPECT_EQ(arguments.request.precision, Precision::P32_32);
   EXPECT_EQ(arguments.evaluation.weights, CheckpointWeights::Average);
   EXPECT_FALSE(arguments.evaluation.has_set_of_training);
 }

@@ -171,6 +171,38 @@ TEST_F(EvalTest, EvaluatesTheSamplesThatATrainingIsTestedWith) {
   EXPECT_THAT(text, HasSubstr("samples        40\n"));
 }
 
+TEST_F(EvalTest, EvaluatesTheSamplesOfTheTrainingOfACheckpoint) {
+  const auto options =
+      std::string(kOddSet) + "--replicas 2 --threads-per-device 1 --limit-test 40 --seed 5";
+  const auto tested = train(options + " --epochs 1 --checkpoint-dir " + path("run"));
+  const auto result = eval_json(
+      "--size 101 --image-size 16x16x3 --batch-size 7 --limit 40 "
+      "--checkpoint " +
+      path("run"));
+  ASSERT_FALSE(HasFailure());
+  expect_consistent(result, 40);
+  EXPECT_EQ(result.at("weights").at("digest"), tested.at("weights"));
+  EXPECT_EQ(result.at("loss"), tested.at("test_loss"));
+}
+
+/// Two ranges that together are the dataset count what the whole dataset counts.
+TEST_F(EvalTest, EvaluatesARangeOfSamples) {
+  const auto options =
+      kOddSet + ("--init-from " + new_weights("--model convnet --image-size 16x16x3"));
+  const auto whole = eval_json(options);
+  std::string text;
+  const auto first = eval_json(options + " --samples 0:33", &text);
+  const auto rest = eval_json(options + " --samples 33:101 --num-instances 2");
+  ASSERT_FALSE(HasFailure());
+  expect_consistent(first, 33);
+  expect_consistent(rest, 68);
+  EXPECT_EQ(first.at("correct").get<int>() + rest.at("correct").get<int>(),
+            whole.at("correct").get<int>());
+  EXPECT_EQ(first.at("sample_range"), Json({0, 33}));
+  EXPECT_EQ(whole.at("sample_range"), Json());
+  EXPECT_THAT(text, HasSubstr("synthetic, test split, samples 0:33\n"));
+}
+
 TEST_F(EvalTest, EvaluatesEitherSplit) {
   const auto options =
       kOddSet + std::string("--init-from ") + new_weights("--model convnet --image-size 16x16x3");
@@ -291,7 +323,7 @@ TEST_F(EvalTest, WritesTheSameJsonKeysForEveryEvaluation) {
   EXPECT_THAT(
       keys, ::testing::ElementsAre("accuracy", "batch_size", "classes", "confusion_matrix",
                                    "confusions", "correct", "dataset", "loss", "model", "precision",
-                                   "run", "samples", "split", "threads_per_device", "weights"));
+                                   "run", "sample_range", "samples", "split", "threads_per_device", "weights"));
   EXPECT_EQ(result.at("batch_size"), 4);
   EXPECT_EQ(result.at("precision"), "32.32");
   EXPECT_EQ(result.at("threads_per_device"), 1);
@@ -412,6 +444,8 @@ TEST_F(EvalTest, SaysWhatIsWrong) {
        "eval: --checkpoint: expected a checkpoint in "},
       {"--dataset " + path("none.pack") + " --init-from " + file, 3,
        "none.pack: expected a pack, found no file"},
+      {odd + " --samples 90:102", 2, "expected a range within 0:101, found 90:102"},
+      {odd + " --json " + folder_.path(), 5, ": expected a file, found a folder"},
       {odd + " --json /no/such/r.json", 5,
        "eval: --json /no/such/r.json: expected '/no/such' to be a folder, found none"},
   };
