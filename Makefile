@@ -17,7 +17,8 @@ help:
 
 ## make demo        install the missing packages, build lockstep, and train a ResNet-20 on 4 replicas in 2 instances
 .PHONY: demo
-demo: packages-demo packages-build
+demo:
+	@tools/install-packages demo build
 	@$(CONFIGURE) $(PROGRAMS_ONLY) >/dev/null
 	@cmake --build --preset release --target lockstep lockstep-train
 	$(BUILD)/bin/lockstep run --num-replicas 4 --num-instances 2 --print-topology \
@@ -38,17 +39,17 @@ headers: packages-build
 	@cmake -S tests/build/headers -B build/headers -G Ninja -DSOURCE_DIR=$(CURDIR) >/dev/null
 	@cmake --build build/headers
 
-## make kernels     compile what runs on NVIDIA GPUs, where there is nvcc; the rest of that build is left out
+## make kernels     compile the kernels for NVIDIA GPUs, if nvcc is installed
 NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 .PHONY: kernels
 kernels: packages-build
-	@if [ -z "$(NVCC)" ]; then echo "the kernels for GPUs are left out: there is no nvcc"; else \
-	  cmake -S . -B build/kernels -DCMAKE_BUILD_TYPE=Release -DCMAKE_CUDA_COMPILER=$(NVCC) \
-	    -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_WITH_TORCH=OFF >/dev/null && \
+	@if [ -z "$(NVCC)" ]; then echo "make kernels: skipped, because nvcc is not installed"; else \
+	  cmake --preset cuda -B build/kernels $(PROGRAMS_ONLY) -DCMAKE_CUDA_COMPILER=$(NVCC) \
+	    -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DLOCKSTEP_WITH_TORCH=OFF >/dev/null && \
 	  cmake --build build/kernels -j $(JOBS) --target lockstep_gpu; fi
 
 ## make deb         build the Debian packages into build/deb, and check them with lintian
-## make test-packages  install the packages into a clean Debian, use them and remove them; as root
+## make test-packages  install the packages into a clean Debian, use them and remove them (needs root)
 .PHONY: deb test-packages
 deb: packages-build packages-deb
 	@tools/build-packages
@@ -56,40 +57,44 @@ test-packages: deb packages-test-packages
 	tests/packages/run.sh build/deb build/test-packages
 
 ## make build-gpu   build into build/cuda, for NVIDIA GPUs, against a libtorch with CUDA (TORCH=FOLDER)
-## make test-gpu    the same, and run the tests that take a GPU
-.PHONY: test-gpu build-gpu
+## make test-gpu    build the tests too, and run those that need a GPU
+CONFIGURE_GPU := cmake --preset cuda $(if $(TORCH),-DCMAKE_PREFIX_PATH=$(TORCH))
+.PHONY: test-gpu build-gpu build-gpu-with-tests
 build-gpu:
-	@cmake --preset cuda $(if $(TORCH),-DCMAKE_PREFIX_PATH=$(TORCH)) >/dev/null
+	@$(CONFIGURE_GPU) $(PROGRAMS_ONLY) >/dev/null
 	@cmake --build --preset cuda -j $(JOBS)
-test-gpu: build-gpu
+build-gpu-with-tests:
+	@$(CONFIGURE_GPU) -DLOCKSTEP_BUILD_TESTS=ON -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
+	@cmake --build --preset cuda -j $(JOBS)
+test-gpu: build-gpu-with-tests
 	ctest --test-dir build/cuda --label-regex gpu --output-on-failure --no-tests=error
 
-## make test-gpu-slow  what a real training on a GPU comes to; takes Debian's dataset-fashion-mnist
+## make test-gpu-slow  train for minutes on a GPU and check the accuracy (needs Debian's dataset-fashion-mnist)
 .PHONY: test-gpu-slow
-test-gpu-slow: build-gpu
+test-gpu-slow: build-gpu-with-tests
 	build/cuda/tests/cli_slow_tests --gtest_filter='*OnAGpu'
 
-## make bench-gpu   lockstep beside the PyTorch of python3 on this machine's GPU
+## make bench-gpu   compare lockstep with the PyTorch of python3 on this machine's GPU
 .PHONY: bench-gpu
 bench-gpu: build-gpu
 	python3 bench/gpu/compare.py --lockstep build/cuda/bin/lockstep
 
-## make test-hosts  jobs over several hosts, made of network namespaces; as root
+## make test-hosts  run the tests on several hosts, which are network namespaces (needs root)
 .PHONY: test-hosts
 test-hosts: packages-test packages-hosts build-with-tests
 	ctest --test-dir $(BUILD) -j $$(($(TEST_JOBS) + 2)) --build-config hosts --label-regex hosts --output-on-failure --no-tests=error
 
-## make test-slow   tests that take minutes: what a real training comes to
+## make test-slow   run the tests that train for minutes and check the accuracy
 .PHONY: test-slow
 test-slow: packages-test build-with-tests
 	ctest --test-dir $(BUILD) --build-config slow --label-regex slow --verbose --no-tests=error
 
-## make contract    the same bits on all layouts, not just on some as in make test; SIZE=200 samples a run
+## make contract    compare the digests of all layouts; make test compares some (SIZE=200 samples per run)
 .PHONY: contract
 contract: packages-test build
 	tests/contract/run.sh $(BUILD)/bin
 
-## make chaos       trainings that are killed, stopped and resumed at random moments, hundreds of times (SEED=1)
+## make chaos       kill, stop and resume trainings at random moments, hundreds of times (SEED=1)
 SEED := 1
 .PHONY: chaos
 chaos: packages-test build-with-tests
@@ -100,7 +105,7 @@ chaos: packages-test build-with-tests
 ## make build       install the missing packages, and build into build/release
 .PHONY: build
 build: packages-build
-	@$(CONFIGURE) $(PROGRAMS_ONLY) >/dev/null
+	@$(CONFIGURE) -DLOCKSTEP_BUILD_TESTS=OFF -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
 	@cmake --build --preset release
 
 .PHONY: build-with-tests
@@ -108,7 +113,7 @@ build-with-tests: packages-build packages-test
 	@$(CONFIGURE) -DLOCKSTEP_BUILD_TESTS=ON -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
 	@cmake --build --preset release
 
-## make bench       measure this machine beside the peers that are installed
+## make bench       measure lockstep and the installed peers on this machine
 .PHONY: bench
 bench: build-with-tests
 	@cmake --build --preset release --target micro-benchmarks
@@ -164,9 +169,7 @@ docs: packages-docs build
 
 ## make tutorial    run all commands of the documentation, write their output into the pages, and draw the images; minutes
 .PHONY: tutorial
-tutorial: packages-demo packages-build
-	@$(CONFIGURE) $(PROGRAMS_ONLY) -DLOCKSTEP_BUILD_BENCHMARKS=ON >/dev/null
-	@cmake --build --preset release
+tutorial: packages-demo packages-docs build
 	python3 tools/docs/refresh.py --bin $(BUILD)/bin
 
 ## make format      format every source

@@ -1,13 +1,13 @@
-# What it takes to build for NVIDIA GPUs: the language, the chips, and the flags that all kernels share.
+# Settings for NVIDIA GPUs: the language, the architectures, and the flags of all kernels.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80 90)
 endif()
 enable_language(CUDA)
-# Whoever has kernels links CUDA::cudart, the shared one: libtorch brings it too, and there is one of it in a
-# process.
+# Targets with kernels link the shared CUDA runtime (CUDA::cudart), because libtorch links it too and a process must have
+# only one.
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)
-# CMake 3.25 does not find out what nvcc searches by itself. Said once more, /usr/include would come before
-# the headers of C++, which look for it behind them.
+# CMake 3.25 does not know the folders that nvcc searches by itself. It would pass /usr/include again, before the C++
+# headers, whose #include_next then fails.
 if(NOT CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES)
   set(CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
 endif()

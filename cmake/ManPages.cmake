@@ -1,5 +1,6 @@
-# The target `manpages`: man pages and completions for bash and zsh, in build/…/share. tools/manual makes
-# them from the options that the built programs describe. The default build leaves the target out.
+# The target `manpages`: man pages and completions for bash and zsh, in build/…/share. tools/manual writes them from the
+# options that the built programs describe. The default build contains the target if it builds all programs: a command
+# of a program that is not built cannot describe itself.
 
 add_executable(lockstep_manual EXCLUDE_FROM_ALL
   tools/manual/bash_completion.cpp tools/manual/command_tree.cpp tools/manual/main.cpp
@@ -24,10 +25,12 @@ add_custom_command(
   VERBATIM)
 add_custom_target(manpages DEPENDS ${manual_stamp})
 
-# The tests need every program: a command of a program that is not built cannot describe itself.
+if(TARGET lockstep-train AND TARGET lockstep-bench)
+  set_target_properties(manpages PROPERTIES EXCLUDE_FROM_ALL OFF)
+endif()
+
 find_package(Python3 COMPONENTS Interpreter)
 if(LOCKSTEP_BUILD_TESTS AND Python3_FOUND AND TARGET lockstep-train AND TARGET lockstep-bench)
-  set_target_properties(manpages PROPERTIES EXCLUDE_FROM_ALL OFF)
   foreach(part Describe ManPage BashCompletion ZshCompletion)
     add_test(NAME cli.${part}Test
       COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/manual_test.py
@@ -37,4 +40,4 @@ if(LOCKSTEP_BUILD_TESTS AND Python3_FOUND AND TARGET lockstep-train AND TARGET l
 endif()
 
 install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} OPTIONAL
-        PATTERN stamp EXCLUDE)
+        COMPONENT programs PATTERN stamp EXCLUDE)
