@@ -172,17 +172,17 @@ def _counted(number: int, noun: str) -> str:
 def draw_topology(topology: Topology) -> Image:
     """Hosts with their instances, replicas, stages, devices and one copy of the weights."""
     hosts = topology.hosts
-    carried = "; ".join(f"instance {each.number} on {each.host} carries "
+    carried = "; ".join(f"instance {each.number} on {each.host} has "
                         f"{'replica' if len(each.replicas) == 1 else 'replicas'} "
                         f"{_listed(each.replicas)}" for each in topology.instances)
-    stages = f" Each replica is cut into {topology.stages} stages." if topology.stages > 1 else ""
+    stages = f" Each replica is divided into {topology.stages} stages." if topology.stages > 1 else ""
     tall = 34 * topology.stages + 30
     image = Image(
         242 + tall,
         f"{_counted(topology.replicas, 'replica')} in {_counted(len(topology.instances), 'instance')} "
         f"on {_counted(len(hosts), 'host')}",
-        f"{carried}.{stages} Each host has one copy of weights and optimizer state, which its "
-        "instances share.")
+        f"{carried}.{stages} Each host has one copy of weights and optimizer state. Its "
+        "instances share this copy.")
     room = (WIDTH - MARGIN * (len(hosts) + 1)) / len(hosts)
     for h, host in enumerate(hosts):
         _draw_host(image, topology, host, MARGIN + h * (room + MARGIN), room, tall)
@@ -243,8 +243,8 @@ def draw_samples(topology: Topology) -> Image:
     each = topology.batch * topology.accumulation
     image = Image(
         308, "The samples of one optimizer step",
-        f"The epoch's order is cut into steps of {topology.step_samples} samples. A step is cut into "
-        f"{topology.replicas} parts of {each}, one for each replica, and each of these into "
+        f"The samples of an epoch are divided into steps of {topology.step_samples} samples. A step is divided into "
+        f"{topology.replicas} parts of {each}, one for each replica. Each part is divided into "
         f"{topology.accumulation} micro-batches of {topology.batch}.")
     left, width = 138, WIDTH - 138 - MARGIN
     image.text(MARGIN, 52, "epoch", 14, "start", bold=True)
@@ -286,12 +286,12 @@ def draw_gradients(topology: Topology) -> Image:
     rows = len(first.replicas)
     image = Image(
         124 + 86 * rows, "Forward and backward on the replicas of one instance",
-        f"Each replica of instance {first.number} takes its {topology.accumulation} micro-batches "
-        "one after another, forward and backward with the same weights, adds up their gradients in "
-        "that order, and has one leaf in the end.")
+        f"Each replica of instance {first.number} computes its {topology.accumulation} micro-batches one after "
+        "another, forward and backward, with the same weights. It adds their gradients in this order. The sum "
+        "is its leaf.")
     fill, edge = _color(first.number)
     image.label(MARGIN, 16, WIDTH - 2 * MARGIN, 34,
-                  "the weights, version 0: all replicas read the same memory, and none writes it", SHARED)
+                  "the weights, version 0: all replicas read this memory, and no replica writes it", SHARED)
     left = 96
     leaf_width = 96
     room = (WIDTH - MARGIN - leaf_width - 16 - left) / topology.accumulation
@@ -314,8 +314,8 @@ def draw_gradients(topology: Topology) -> Image:
     others = [each.number for each in topology.instances[1:]]
     if others:
         image.text(WIDTH / 2, image.height - 22,
-                     f"the same at the same time on instance{'s' if len(others) > 1 else ''} "
-                     f"{_listed(others)}, with samples of their own", 13, fill=SOFT)
+                     f"at the same time, instance{'s' if len(others) > 1 else ''} {_listed(others)} "
+                     f"compute{'' if len(others) > 1 else 's'} other samples", 13, fill=SOFT)
     return image
 
 
@@ -383,11 +383,11 @@ def draw_update(topology: Topology) -> Image:
     image = Image(
         356, "Reducing and updating, a slice for each instance",
         f"The state is one flat array in two versions. Each of {_counted(len(local), 'instance')} "
-        "adds up the gradients of its slice along the tree, runs the optimizer on it, and writes "
-        "it to version 1. When all slices are written, one word makes version 1 the current one.")
+        "adds the gradients of its slice in the order of the tree, runs the optimizer on the slice, and "
+        "writes the result to version 1. When all slices are complete, version 1 becomes the current version.")
     left, width = 150, WIDTH - 150 - MARGIN
     part = width / len(local)
-    for y, name, words in ((48, "version 0", "current: all read it"), (226, "version 1", "being written")):
+    for y, name, words in ((48, "version 0", "replicas read it"), (226, "version 1", "instances write it")):
         image.text(MARGIN, y + 14, name, 14, "start", bold=True)
         image.text(MARGIN, y + 32, words, 12, "start", SOFT)
     image.text(left, 34, "weights, buffers, optimizer state: one flat array", 12, "start", SOFT)
@@ -400,14 +400,14 @@ def draw_update(topology: Topology) -> Image:
         middle = x + part / 2 - 2
         image.line([(middle, 84), (middle, 104)], arrow=True)
         image.label(x, 106, part - 4, 84,
-                      f"instance {instance.number}\nadds up all leaves\nalong the tree,\n"
+                      f"instance {instance.number}\nadds all leaves\nin tree order,\n"
                       "runs the optimizer", fill, edge, 12, bold=True)
         image.line([(middle, 190), (middle, 220)], arrow=True)
         image.label(x, 222, part - 4, 40, f"slice {i}", fill, edge)
     image.line([(left, 272), (left, 280), (left + width - 4, 280), (left + width - 4, 272)])
     image.line([(left + width / 2, 280), (left + width / 2, 298)], arrow=True)
     image.label(left + width / 2 - 190, 300, 380, 36,
-                  "all slices are there: one word says “version 1”", "#fff3b0", "#94801a", 13, bold=True)
+                  "all slices are complete: version 1 becomes current", "#fff3b0", "#94801a", 13, bold=True)
     return image
 
 
@@ -418,12 +418,12 @@ def draw_step(topology: Topology) -> Image:
          EDGES[0]),
         ("forward, backward", f"{topology.accumulation} micro-batches\non each of\n"
          f"{topology.replicas} replicas", FILLS[2], EDGES[2]),
-        ("reduce", f"{topology.replicas} gradients,\nalong one\nfixed tree", FILLS[1], EDGES[1]),
-        ("update", "each instance\na slice of the\nnext weights", FILLS[3], EDGES[3]),
-        ("commit", "one word:\nthe next weights\nare current", FILLS[5], EDGES[5])]
+        ("reduce", f"{topology.replicas} gradients,\nin the order of\na fixed tree", FILLS[1], EDGES[1]),
+        ("update", "each instance\nupdates a slice\nof the weights", FILLS[3], EDGES[3]),
+        ("commit", "the new weights\nbecome current", FILLS[5], EDGES[5])]
     image = Image(206, "One optimizer step",
                       "Load, forward and backward, reduce, update, commit; then the next step begins. "
-                      "The samples of the next step are loaded while this one computes.")
+                      "Workers load the samples of the next step while the replicas compute this step.")
     gap = 22
     width = (WIDTH - 2 * MARGIN - gap * (len(boxes) - 1)) / len(boxes)
     for i, (name, words, fill, edge) in enumerate(boxes):
@@ -441,7 +441,7 @@ def draw_step(topology: Topology) -> Image:
     image.text((first + width + gap + last) / 2, 176, "next step", 13, fill=SOFT)
     image.line([(first - 34, 128), (first - 34, 156), (first + 34, 156), (first + 34, 132)], arrow=True,
                  dashed=True)
-    image.text(first, 176, "loads ahead", 13, fill=SOFT)
+    image.text(first, 176, "loads next samples", 13, fill=SOFT)
     return image
 
 
@@ -451,8 +451,8 @@ def draw_crash(topology: Topology) -> Image:
     count = len(topology.instances)
     image = Image(
         132 + 40 * count, "A crash in the middle of a step",
-        f"Instance {victim} dies in step k+1. The launcher holds the state after step k. All "
-        "instances are started again, take that state, and compute step k+1 once more.")
+        f"Instance {victim} dies in step k+1. The launcher keeps the state after step k. It starts "
+        "all instances again. They read this state and compute step k+1 again.")
     left = 130
     columns = [("step k", 120), ("step k+1", 120), ("start again", 150), ("step k+1", 120), ("step k+2", 120)]
     x = left
