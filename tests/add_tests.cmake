@@ -61,8 +61,7 @@ function(lockstep_tests module label)
   target_link_libraries(${target} PRIVATE ${support} ${arg_DEPENDS})
   target_precompile_headers(${target} REUSE_FROM ${support})
   target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF
-                                             RUNTIME_OUTPUT_DIRECTORY ${LOCKSTEP_TESTS_BINARY_FOLDER}
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${LOCKSTEP_TESTS_BINARY_FOLDER}
                                              UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_TEST_BATCH})
   # Sources of the product may use the names of tests.
   set_source_files_properties(${arg_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
