@@ -3,9 +3,13 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
+#include "lockstep/base/process_facts.h"
 #include "tests/comm/worker_job.h"
 #include "tests/support/subprocess.h"
 
@@ -25,52 +29,99 @@ struct Fault {
   int signal;
   int exit_code;
   std::string verdict;
-  double deadline;  ///< seconds from the fault to the end of the last survivor, in most rounds
+  std::string stall_timeout;  ///< long enough that a busy machine keeps no process from arriving
+  int jobs_at_once;           ///< their stall timeouts pass at the same time
+  int rounds;
   friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
+};
+
+/// A stream of collectives in which one instance is killed or stopped at a random moment.
+class DisturbedStream {
+ public:
+  DisturbedStream(const Fault& fault, const std::string& stall_timeout, std::mt19937& random)
+      : fault_(fault),
+        victim_(static_cast<int>(random() % kInstances)),
+        job_({"stream"}, {.instances = kInstances, .stall_timeout = stall_timeout}) {
+    job_.wait_until_ready();
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    begin_ = std::chrono::steady_clock::now();
+    job_.process(victim_).signal(fault.signal);
+  }
+
+  /// Waits for the other instances and checks that each names the victim. Returns the seconds from
+  /// the fault to the end of the last one.
+  double expect_blame() {
+    for (int rank = 0; rank < kInstances; ++rank) {
+      if (rank == victim_) continue;
+      const auto finished = job_.wait(rank);
+      EXPECT_EQ(finished.exit_code, fault_.exit_code) << finished.err;
+      EXPECT_THAT(
+          finished.err,
+          ContainsRegex("(all_reduce #[0-9]+ \"gradients\"|barrier #[0-9]+): instance " +
+                        std::to_string(victim_) + " \\(host [^ ]+, pid " +
+                        std::to_string(job_.process(victim_).pid()) + "\\) " + fault_.verdict));
+    }
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin_;
+    return time.count();
+  }
+
+ private:
+  const Fault& fault_;
+  int victim_;
+  WorkerJob job_;
+  std::chrono::steady_clock::time_point begin_;
 };
 
 class FaultsTest : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(FaultsTest, InAStreamOfCollectivesAreBlamedOnWhoHasThem) {
   std::mt19937 random(7);
-  std::vector<double> seconds;
-  for (int round = 0; round < 25; ++round) {
-    WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "1"});
-    for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));
-    const int victim = static_cast<int>(random() % kInstances);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
-    const auto begin = std::chrono::steady_clock::now();
-    job.process(victim).signal(GetParam().signal);
-    for (int rank = 0; rank < kInstances; ++rank) {
-      if (rank == victim) continue;
-      const auto finished = job.wait(rank);
-      EXPECT_EQ(finished.exit_code, GetParam().exit_code) << finished.err;
-      EXPECT_THAT(
-          finished.err,
-          ContainsRegex("(all_reduce #[0-9]+ \"gradients\"|barrier #[0-9]+): instance " +
-                        std::to_string(victim) + " \\(host [^ ]+, pid " +
-                        std::to_string(job.process(victim).pid()) + "\\) " + GetParam().verdict));
+  for (int round = 0; round < GetParam().rounds; ++round) {
+    std::vector<std::unique_ptr<DisturbedStream>> streams;
+    for (int i = 0; i < GetParam().jobs_at_once; ++i) {
+      streams.push_back(
+          std::make_unique<DisturbedStream>(GetParam(), GetParam().stall_timeout, random));
     }
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    seconds.push_back(time.count());
-    job.process(victim).signal(SIGKILL);
+    for (auto& stream : streams) stream->expect_blame();
   }
-  // A single round may be late where others use the machine.
+}
+
+/// Runs alone, because it measures times.
+TEST_P(FaultsTest, InAStreamOfCollectivesAreNamedInTime) {
+  // A dead instance within one second. A stopped one after the stall timeout of one second; up to
+  // two more seconds pass while its stack is read.
+  const double limit = GetParam().signal == SIGKILL ? 1.0 : 4.0;
+  std::mt19937 random(8);
+  std::vector<double> seconds;
+  for (int round = 0; round < 3; ++round) {
+    seconds.push_back(DisturbedStream(GetParam(), "1", random).expect_blame());
+  }
   std::ranges::sort(seconds);
-  EXPECT_LT(seconds[seconds.size() / 2], GetParam().deadline);
-  EXPECT_LT(seconds.back(), 20);
+  EXPECT_LT(seconds[seconds.size() / 2], limit) << ::testing::PrintToString(seconds);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Signals, FaultsTest,
-    ::testing::Values(Fault{"kill", SIGKILL, 7, "is gone; it finished #[0-9]+", 1.0},
-                      Fault{"stop", SIGSTOP, 6,
-                            "has not arrived after 1 s; it finished #[0-9]+; it is stopped", 4.0}),
+    ::testing::Values(Fault{.name = "kill",
+                            .signal = SIGKILL,
+                            .exit_code = 7,
+                            .verdict = "is gone; it finished #[0-9]+",
+                            .stall_timeout = "60",
+                            .jobs_at_once = 1,
+                            .rounds = 25},
+                      Fault{.name = "stop",
+                            .signal = SIGSTOP,
+                            .exit_code = 6,
+                            .verdict = "has not arrived after [0-9]+ s; it finished #[0-9]+; it is "
+                                       "stopped",
+                            .stall_timeout = "3",
+                            .jobs_at_once = 8,
+                            .rounds = 3}),
     [](const auto& parameter) { return parameter.param.name; });
 
 TEST(FaultsTest, TwoDeathsAtOnceDoNotHang) {
-  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "30"});
-  for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));
+  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "60"});
+  job.wait_until_ready();
   job.process(1).signal(SIGKILL);
   job.process(2).signal(SIGKILL);
   for (const int rank : {0, 3}) {
@@ -81,58 +132,77 @@ TEST(FaultsTest, TwoDeathsAtOnceDoNotHang) {
 }
 
 TEST(FaultsTest, ADeathWhileAnotherIsStoppedDoesNotHang) {
-  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "30"});
-  for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));
+  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "60"});
+  job.wait_until_ready();
   job.process(3).signal(SIGSTOP);
   job.process(0).signal(SIGKILL);
   for (const int rank : {1, 2}) EXPECT_EQ(job.wait(rank).exit_code, 7);
-  job.process(3).signal(SIGKILL);
+}
+
+bool is_asleep(pid_t process) {
+  const auto counters = process_counters(process);
+  return counters && counters->state == 'S';
 }
 
 // Who has arrived at a gate and dies there is not late, but gone all the same.
 TEST(FaultsTest, ADeathInTheGateIsNoticedWhileAnotherIsStopped) {
-  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "30"});
-  for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));
+  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "60"});
+  job.wait_until_ready();
   job.process(3).signal(SIGSTOP);
-  std::this_thread::sleep_for(
-      300ms);  // for the others to reach the gate; if they have not: the test above
+  // An instance that waits long at a gate sleeps there.
+  const auto all_wait = [&] {
+    return std::ranges::all_of(std::vector{0, 1, 2},
+                               [&](int rank) { return is_asleep(job.process(rank).pid()); });
+  };
+  ASSERT_TRUE(eventually(all_wait, 20s));
   job.process(0).signal(SIGKILL);
   for (const int rank : {1, 2}) {
     const auto finished = job.wait(rank);
     EXPECT_EQ(finished.exit_code, 7);
     EXPECT_THAT(finished.err, HasSubstr("instance 0 "));
   }
-  job.process(3).signal(SIGKILL);
 }
 
 TEST(FaultsTest, AJobThatIsStoppedAsAWholeGoesOnWhenItIsContinued) {
-  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "1"});
-  for (int rank = 0; rank < kInstances; ++rank) ASSERT_TRUE(job.process(rank).wait_for("ready"));
+  WorkerJob job({"stream"}, {.instances = kInstances, .stall_timeout = "3"});
+  job.wait_until_ready();
   const auto signal_all = [&](int number) {
     for (int rank = 0; rank < kInstances; ++rank) job.process(rank).signal(number);
   };
   signal_all(SIGSTOP);
-  std::this_thread::sleep_for(1500ms);  // longer than the deadline
+  std::this_thread::sleep_for(4s);  // longer than the deadline
   signal_all(SIGCONT);
   EXPECT_FALSE(job.process(0).wait_for_exit(700ms));
   signal_all(SIGKILL);
 }
 
-TEST(FaultsTest, AStuckInstanceIsNamedWithWhatItDidLastAndItsStack) {
-  WorkerJob job({"late", "60", "silent"}, {.instances = 3, .stall_timeout = "1"});
+TEST(FaultsTest, AStuckInstanceIsNamedWithWhatItDidLast) {
+  WorkerJob job({"late", "60", "silent"}, {.instances = 3, .stall_timeout = "2"});
   const auto finished = job.wait(0);
   EXPECT_EQ(finished.exit_code, 6);
   EXPECT_THAT(finished.err, ContainsRegex("all_reduce #2 \"layer3\": instance 1 \\(host [^ ]+, pid "
-                                          "[0-9]+\\) has not arrived after 1 s; it finished #1"));
+                                          "[0-9]+\\) has not arrived after [0-9]+ s; it "
+                                          "finished #1"));
   EXPECT_THAT(finished.err, HasSubstr("try: raise --stall-timeout"));
+}
+
+TEST(FaultsTest, AStuckInstanceIsNamedWithItsStack) {
   if (run({"sh", "-c", "command -v eu-stack"}).exit_code != 0) {
     GTEST_SKIP() << "no eu-stack here: no stack to see";
   }
-  EXPECT_THAT(finished.err + job.wait(2).err, ContainsRegex("stands in\n(.*\n)* +.*late\\("));
+  // eu-stack has two seconds, which may be too few on a busy machine.
+  std::string errors;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    WorkerJob job({"late", "60", "silent"}, {.instances = 3, .stall_timeout = "2"});
+    errors = job.wait(0).err;
+    errors += job.wait(2).err;
+    if (errors.find("stands in\n") != std::string::npos) break;
+  }
+  EXPECT_THAT(errors, ContainsRegex("stands in\n(.*\n)* +.*late\\("));
 }
 
 TEST(FaultsTest, AnInstanceThatBeatsIsNotLate) {
-  WorkerJob job({"late", "2.5", "beating"}, {.instances = 3, .stall_timeout = "1"});
+  WorkerJob job({"late", "4.5", "beating"}, {.instances = 3, .stall_timeout = "3"});
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.wait(rank).exit_code, 0);
 }
 
@@ -158,7 +228,7 @@ TEST(FaultsTest, WhoLeavesEarlyIsMissedAtOnce) {
 }
 
 TEST(FaultsTest, TheLauncherShowsTheVerdictAndEndsWithItsCode) {
-  const auto job = lockstep({"run", "--num-instances", "3", "--stall-timeout", "1",
+  const auto job = lockstep({"run", "--num-instances", "3", "--stall-timeout", "2",
                              COMM_WORKER_BINARY, "late", "60", "silent"});
   EXPECT_EQ(job.exit_code, 6);
   EXPECT_THAT(job.err, ContainsRegex("\\| lockstep: all_reduce #2 \"layer3\": instance 1 "));

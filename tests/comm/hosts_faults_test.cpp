@@ -37,40 +37,49 @@ TEST(HostsProcessesTest, KeepUpInAMixtureOfAllWithAnyGroups) {
   }
 }
 
-TEST(HostsFaultsTest, ADeathIsKnownOnAllHostsWithinASecondAndBlamedOnWhoDied) {
-  std::mt19937 random(7);
-  std::vector<double> seconds;
-  for (int round = 0; round < 12; ++round) {
-    HostsWorkerJob job({"stream"}, {.instances = {2, 2, 1}, .stall_timeout = "30"});
-    job.wait_until_ready();
-    const int victim = static_cast<int>(random() % 5);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
-    const auto begin = std::chrono::steady_clock::now();
-    job.process(victim).signal(SIGKILL);
-    for (int i = 0; i < job.num_instances(); ++i) {
-      if (i == victim) continue;
-      const auto finished = job.wait(i);
-      EXPECT_EQ(finished.exit_code, 7) << finished.err;
-      // A leader is missed by name on its own host; the others know of the host.
-      const auto host = victim < 2 ? "a" : victim < 4 ? "b" : "c";
-      EXPECT_THAT(
-          finished.err,
-          AnyOf(ContainsRegex("instance " + std::to_string(victim) + " \\(host " + host + ", pid " +
-                              std::to_string(job.process(victim).pid()) + "\\) is gone"),
-                ContainsRegex(std::string("host ") + host + " is gone")));
-    }
-    seconds.push_back(seconds_since(begin));
+/// Kills a random instance in a stream of collectives and checks that all others name the instance
+/// or its host. Returns the seconds from the kill to the end of the last one.
+double seconds_until_a_death_is_known(std::mt19937& random) {
+  HostsWorkerJob job({"stream"}, {.instances = {2, 2, 1}, .stall_timeout = "60"});
+  job.wait_until_ready();
+  const int victim = static_cast<int>(random() % 5);
+  std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+  const auto begin = std::chrono::steady_clock::now();
+  job.process(victim).signal(SIGKILL);
+  for (int i = 0; i < job.num_instances(); ++i) {
+    if (i == victim) continue;
+    const auto finished = job.wait(i);
+    EXPECT_EQ(finished.exit_code, 7) << finished.err;
+    // A leader is missed by name on its own host; the others know of the host.
+    const auto host = victim < 2 ? "a" : victim < 4 ? "b" : "c";
+    EXPECT_THAT(
+        finished.err,
+        AnyOf(ContainsRegex("instance " + std::to_string(victim) + " \\(host " + host + ", pid " +
+                            std::to_string(job.process(victim).pid()) + "\\) is gone"),
+              ContainsRegex(std::string("host ") + host + " is gone")));
   }
-  // A single round may be late where others use the machine.
+  return seconds_since(begin);
+}
+
+TEST(HostsFaultsTest, ADeathIsBlamedOnWhoDiedOnAllHosts) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 12; ++round) seconds_until_a_death_is_known(random);
+}
+
+/// Runs alone, because it measures times.
+TEST(HostsFaultsTest, ADeathIsKnownOnAllHostsWithinTwoSeconds) {
+  std::mt19937 random(8);
+  std::vector<double> seconds;
+  for (int round = 0; round < 3; ++round) {
+    seconds.push_back(seconds_until_a_death_is_known(random));
+  }
   std::ranges::sort(seconds);
-  EXPECT_LT(seconds[seconds.size() / 2], 2.0);
-  EXPECT_LT(seconds.back(), 20.0);
+  EXPECT_LT(seconds[seconds.size() / 2], 2.0) << ::testing::PrintToString(seconds);
 }
 
 TEST(HostsFaultsTest, AnInstanceThatIsStoppedIsNamedOnAllHosts) {
-  HostsWorkerJob job({"stream"}, {.instances = {2, 2}, .stall_timeout = "1"});
+  HostsWorkerJob job({"stream"}, {.instances = {2, 2}, .stall_timeout = "3"});
   job.wait_until_ready();
-  const auto begin = std::chrono::steady_clock::now();
   job.process(3).signal(SIGSTOP);
   for (const int i : {0, 1, 2}) {
     const auto finished = job.wait(i);
@@ -78,7 +87,6 @@ TEST(HostsFaultsTest, AnInstanceThatIsStoppedIsNamedOnAllHosts) {
     EXPECT_THAT(finished.err, HasSubstr("instance 3 (host b, pid "));
     EXPECT_THAT(finished.err, HasSubstr("it is stopped"));
   }
-  EXPECT_LT(seconds_since(begin), 20.0);
 }
 
 TEST(HostsFaultsTest, AHostWhoseLeaderIsStoppedIsSilent) {
@@ -96,13 +104,13 @@ TEST(HostsFaultsTest, AHostWhoseLeaderIsStoppedIsSilent) {
 }
 
 TEST(HostsFaultsTest, AJobThatIsStoppedAsAWholeGoesOnWhenItIsContinued) {
-  HostsWorkerJob job({"stream"}, {.instances = {2, 2}, .stall_timeout = "1"});
+  HostsWorkerJob job({"stream"}, {.instances = {2, 2}, .stall_timeout = "3"});
   job.wait_until_ready();
   const auto signal_all = [&](int number) {
     for (int i = 0; i < job.num_instances(); ++i) job.process(i).signal(number);
   };
   signal_all(SIGSTOP);
-  std::this_thread::sleep_for(3500ms);  // longer than the deadline
+  std::this_thread::sleep_for(5500ms);  // longer than the deadline, which is 2 s later for hosts
   signal_all(SIGCONT);
   EXPECT_FALSE(job.process(0).wait_for_exit(700ms));
 }
@@ -110,7 +118,7 @@ TEST(HostsFaultsTest, AJobThatIsStoppedAsAWholeGoesOnWhenItIsContinued) {
 TEST(HostsFaultsTest, AnInstanceThatBeatsIsNotLateOnAnyHost) {
   // Instance 1 is the leader of the second host, or one behind it.
   for (const auto& instances : {std::vector<int>{1, 2}, std::vector<int>{2, 2}}) {
-    HostsWorkerJob job({"late", "5", "beating"}, {.instances = instances, .stall_timeout = "1"});
+    HostsWorkerJob job({"late", "6", "beating"}, {.instances = instances, .stall_timeout = "3"});
     for (int i = 0; i < job.num_instances(); ++i) {
       const auto finished = job.wait(i);
       EXPECT_EQ(finished.exit_code, 0) << finished.err;
@@ -119,7 +127,7 @@ TEST(HostsFaultsTest, AnInstanceThatBeatsIsNotLateOnAnyHost) {
 }
 
 TEST(HostsFaultsTest, AStuckInstanceIsNamedOnAllHosts) {
-  HostsWorkerJob job({"late", "60", "silent"}, {.instances = {2, 2}, .stall_timeout = "1"});
+  HostsWorkerJob job({"late", "60", "silent"}, {.instances = {2, 2}, .stall_timeout = "2"});
   for (const int i : {0, 2, 3}) {
     const auto finished = job.wait(i);
     EXPECT_EQ(finished.exit_code, 6);
@@ -129,12 +137,12 @@ TEST(HostsFaultsTest, AStuckInstanceIsNamedOnAllHosts) {
 
 TEST(HostsFaultsTest, AHostThatStaysAwayIsNamedWithItsAddress) {
   HostsWorkerJob job({"stream"},
-                     {.instances = {2, 1, 1}, .stall_timeout = "1", .hosts_that_stay_away = {1}});
+                     {.instances = {2, 1, 1}, .stall_timeout = "3", .hosts_that_stay_away = {1}});
   for (const int i : {0, 1, 3}) {
     const auto finished = job.wait(i);
     EXPECT_EQ(finished.exit_code, 6);
-    EXPECT_THAT(finished.err,
-                ContainsRegex("meeting: hosts b \\(127.0.0.1:[0-9]+\\) have not come after 1 s"));
+    EXPECT_THAT(finished.err, ContainsRegex("meeting: hosts b \\(127.0.0.1:[0-9]+\\) have not come "
+                                            "after [0-9]+ s"));
   }
 }
 

@@ -260,9 +260,9 @@ TEST(HostWaitTest, AHostThatHasLeftAndSendsNothingIsGivenUp) {
 TEST(HostWaitTest, WhatAHostHasSentBeforeItLeftMayTakeItsTimeToArrive) {
   LeftHost left;
   const std::vector<int> other{1};
+  const auto begin = host::Clock::now();
   left.wait.look({});  // something has just come from it
   left.wait.look(other);
-  const auto begin = host::Clock::now();
   const auto error = error_of([&] {
     while (true) {
       left.wait.look(other);

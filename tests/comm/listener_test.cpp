@@ -75,7 +75,7 @@ TEST_F(ListenerTest, WelcomesWhoeverKnowsTheSecret) {
   EXPECT_EQ(::send(socket.get(), "data", 4, 0), 4);
   std::array<char, 4> bytes{};
   pollfd readable{.fd = welcomed_[0].get(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(::poll(&readable, 1, 1000), 1);
+  ASSERT_EQ(::poll(&readable, 1, 20000), 1);
   EXPECT_EQ(::recv(welcomed_[0].get(), bytes.data(), bytes.size(), 0), 4);
   EXPECT_EQ(std::string(bytes.data(), 4), "data");
 }
@@ -107,7 +107,7 @@ TEST_F(ListenerTest, KeepsAtMostSixtyFourWaitingAndDropsTheOldest) {
 
 TEST_F(ListenerTest, HearsWhoHasAnsweredBeforeItGivesItsPlaceToOthers) {
   const auto friendly = connect();
-  listener_.serve(1s);
+  listener_.serve(20s);
   Payload payload{std::byte{1}};
   ClientHandshake handshake(secret_, payload);
   const auto answer = [&] {
@@ -151,18 +151,18 @@ TEST_F(ListenerTest, ClosesAConnectionThatSaysTooLittleInTime) {
   }
   const auto time = std::chrono::steady_clock::now() - begin;
   EXPECT_GE(time, Listener::kTimeToProve - 100ms);
-  EXPECT_LT(time, Listener::kTimeToProve + 5s);
+  EXPECT_LT(time, Listener::kTimeToProve + 20s);
   EXPECT_EQ(listener_.num_pending(), 0U);
 }
 
 TEST_F(ListenerTest, TellsStrangersNothingButThatTheyShouldProveThemselves) {
   const auto stranger = connect();
-  listener_.serve(100ms);
+  listener_.serve(20s);
   std::array<char, 1000> bytes{};
   EXPECT_EQ(::recv(stranger.get(), bytes.data(), bytes.size(), 0), 40);
   const std::string noise(128, 'x');
   ::send(stranger.get(), noise.data(), noise.size(), MSG_NOSIGNAL);
-  listener_.serve(100ms);
+  listener_.serve(20s);
   EXPECT_EQ(::recv(stranger.get(), bytes.data(), bytes.size(), 0), 0);
 }
 

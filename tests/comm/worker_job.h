@@ -22,6 +22,8 @@ class WorkerJob {
 
   Subprocess& process(int rank) { return *processes_.at(static_cast<std::size_t>(rank)); }
   Finished wait(int rank) { return process(rank).wait(); }
+  /// Waits for the line "ready" of every process.
+  void wait_until_ready();
 
   /// Another process that says it is this instance.
   std::unique_ptr<Subprocess> start_again(int rank, std::map<std::string, std::string> other = {});

@@ -53,10 +53,10 @@ class Subprocess {
 
   /// Reads on until stdout or stderr holds the text. False when the deadline passed or it ended
   /// before.
-  bool wait_for(const std::string& text, std::chrono::duration<double> deadline = 20s);
+  bool wait_for(const std::string& text, std::chrono::duration<double> deadline = 60s);
 
   /// Reads on until the process has ended and its output is closed.
-  Finished wait(std::chrono::duration<double> deadline = 30s);
+  Finished wait(std::chrono::duration<double> deadline = 60s);
 
   /// Waits for the process to end, without reading.
   bool wait_for_exit(std::chrono::duration<double> deadline);
