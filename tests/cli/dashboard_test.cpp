@@ -227,11 +227,11 @@ TEST_F(SilentDashboardTest, IsNotWaitedForForEver) {
 TEST_F(SilentDashboardTest, KeepsNobodyFromEndingTheLauncher) {
   Subprocess job(command(), here());
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("waited-for")); }, 20s));
-  const auto begin = std::chrono::steady_clock::now();
   job.signal(SIGINT);
-  EXPECT_EQ(job.wait().signal, SIGINT);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 9s)
-      << "the launcher waits 10 s for its dashboard";
+  const auto result = job.wait();
+  EXPECT_EQ(result.signal, SIGINT);
+  // It would say this after ten seconds.
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("to say within")));
   EXPECT_FALSE(std::filesystem::exists(path("ran")));
 }
 
@@ -417,11 +417,11 @@ double cpu_seconds(int process) {
 /// browser, status pages, a trace, TensorBoard. A real network computes for longer between two
 /// updates than this one does.
 ///
-/// The result does not depend on other load of the machine. Updates, spans and values are counted
-/// per CPU second of the job, and one of each costs the same CPU time whenever it is measured. The
-/// dashboard does the same work each second however fast the job is, so it is compared with the CPU
-/// time that the job uses on an idle machine: at least that of one core for each of the two
-/// instances.
+/// Runs alone. Even so, the result hardly depends on other load of the machine. Updates, spans and
+/// values are counted per CPU second of the job, and one of each costs about the same CPU time
+/// whenever it is measured. The dashboard does the same work each second however fast the job is,
+/// so it is compared with the CPU time that the job uses on an idle machine: at least that of one
+/// core for each of the two instances.
 TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
   auto job = start("train --epochs 100000 --dashboard 0 --model convnet --trace " + path("t.json") +
                    " --tensorboard " + path("curves") +
@@ -444,7 +444,7 @@ TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
     return seen;
   };
   const auto before = look();
-  page.read_until("never", 20s);
+  page.read_until("never", 6s);
   const auto after = look();
   const auto cost = measure_costs(folder_.path());
   const auto job_seconds = after.job_seconds - before.job_seconds;

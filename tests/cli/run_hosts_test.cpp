@@ -134,11 +134,13 @@ TEST(RunHostsTest, NamesAnInstanceOfAnotherHostThatFailedAndItsLastLines) {
 
 TEST(RunHostsTest, NeverEndsWithTheCodeOfAVictimOnAnotherHost) {
   const FakeHosts hosts;
-  const auto flag = hosts.folder().path() + "/gone";
+  // Instance 3 fails when instance 0 is gone already. All hosts are this machine.
+  const auto pid = hosts.folder().path() + "/pid";
   const auto result = hosts.lockstep(on_two(
-      {}, fmt::format("case $RANK in 0) touch {0}; exit 7;; 3) while [ ! -e {0} ]; do sleep 0.01; "
-                      "done; sleep 0.2; exit 3;; esac; sleep 60",
-                      flag)));
+      {}, fmt::format("case $RANK in 0) echo $$ > {0}.new; mv {0}.new {0}; exit 7;; "
+                      "3) while [ ! -e {0} ]; do sleep 0.01; done; "
+                      "while [ -e /proc/$(cat {0}) ]; do sleep 0.01; done; exit 3;; esac; sleep 60",
+                      pid)));
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("instance 3 failed: exit code 3"));
   EXPECT_THAT(result.err, HasSubstr("0 (exit code 7)"));
@@ -319,7 +321,7 @@ TEST(RunHostsTest, AHostWhoseAgentIsKilledIsLost) {
 
 TEST(RunHostsTest, AHostThatSaysNothingForTheStallTimeoutIsLost) {
   const FakeHosts hosts;
-  Subprocess job(lockstep_command(on_two({"--stall-timeout", "2"}, "echo up $RANK; exec sleep 60")),
+  Subprocess job(lockstep_command(on_two({"--stall-timeout", "4"}, "echo up $RANK; exec sleep 60")),
                  hosts.options());
   for (const auto* line : {"up 0\n", "up 1\n", "up 2\n", "up 3\n"}) ASSERT_TRUE(job.wait_for(line));
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
@@ -448,7 +450,8 @@ TEST(RunHostsTest, AHostWhoseAgentIsKilledIsNotBlamedWhereAnotherIsSilent) {
       hosts.options());
   for (const auto* line : kAllUp) ASSERT_TRUE(job.wait_for(line));
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
-  std::this_thread::sleep_for(4s);  // longer than what is suspicious
+  // It is suspicious by now. The warning comes later.
+  ASSERT_TRUE(job.wait_for("lockstep: warning: host x2 (127.0.0.3) has not answered for "));
   ::kill(hosts.agents("x1").front(), SIGKILL);
   const auto result = job.wait(40s);
   EXPECT_EQ(result.exit_code, 6);
@@ -546,11 +549,14 @@ TEST(RunHostsTest, SkipsWhatALoginShellSaysBeforeTheAgent) {
 
 TEST(RunHostsTest, KeepsMemoryOfEachHostOverARestart) {
   const FakeHosts hosts;
-  const auto result = hosts.lockstep(
-      on_two({"--max-restarts", "1"},
-             "m=/proc/self/fd/$LOCKSTEP_KEPT_MEMORY; ls -iL $m | cut -d' ' -f1; "
-             "[ $LOCKSTEP_RESTART_COUNT = 1 ] || [ $RANK != 3 ] || { sleep 0.3; exit 9; }; "
-             "[ $LOCKSTEP_RESTART_COUNT = 1 ] || sleep 60"));
+  // Instance 3 fails once when the others have written their lines.
+  const auto result = hosts.lockstep(on_two(
+      {"--max-restarts", "1"},
+      fmt::format("m=/proc/self/fd/$LOCKSTEP_KEPT_MEMORY; ls -iL $m | cut -d' ' -f1; "
+                  "[ $LOCKSTEP_RESTART_COUNT = 0 ] || exit 0; touch {0}/up-$RANK; "
+                  "if [ $RANK = 3 ]; then while [ ! -e {0}/up-0 -o ! -e {0}/up-1 -o "
+                  "! -e {0}/up-2 ]; do sleep 0.01; done; exit 9; fi; sleep 60",
+                  hosts.folder().path())));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   // The same file in both attempts, one on each host.
   std::set<std::string> numbers;

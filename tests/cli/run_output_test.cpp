@@ -49,9 +49,11 @@ TEST(RunOutputTest, KeepsStdoutAndStderrApart) {
 }
 
 TEST(RunOutputTest, PassesAMillionLinesInOrderAndWholeInUnderTwoSeconds) {
+  const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
   const auto expected = numbers(250000);
-  auto fastest = std::chrono::duration<double>(1000);  // of three: the machine may be busy
-  for (int round = 0; round < 3; ++round) {
+  auto fastest = std::chrono::duration<double>(1000);
+  // The fastest of five, because the machine may be busy.
+  for (int round = 0; round < (sanitized ? 1 : 5) && fastest >= 2s; ++round) {
     const auto result = lockstep({"run", "--num-instances", "4", "seq", "250000"});
     EXPECT_EQ(result.exit_code, 0);
     const auto lines = by_tag(result.out);
@@ -59,7 +61,6 @@ TEST(RunOutputTest, PassesAMillionLinesInOrderAndWholeInUnderTwoSeconds) {
     for (const auto& [tag, text] : lines) EXPECT_TRUE(text == expected) << tag;
     fastest = std::min(fastest, result.time);
   }
-  const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
   EXPECT_TRUE(sanitized || fastest < 2s) << fastest.count() << " s";
 }
 
@@ -235,12 +236,20 @@ TEST(RunOutputTest, SaysSoWhenStandardOutputIsFull) {
   EXPECT_THAT(result.err, HasSubstr("standard output cannot be written: No space left on device"));
 }
 
-TEST(RunOutputTest, CanBeInterruptedWhileItsReaderIsStopped) {
-  Subprocess job(lockstep_command({"run", "--num-instances", "2", "--grace-period", "3", "yes"}));
-  ASSERT_TRUE(job.wait_for("[0] y\n"));  // and nobody reads on
-  job.signal(SIGINT);
-  // In one grace period, not in two.
-  EXPECT_TRUE(job.wait_for_exit(5800ms));
+TEST(RunOutputTest, CanBeInterruptedInOneGracePeriodWhileItsReaderIsStopped) {
+  auto fastest = std::chrono::duration<double>(1000);
+  // The fastest of five, because the machine may be busy. A job ends after one grace period, not
+  // after two.
+  for (int round = 0; round < 5 && fastest >= 2s; ++round) {
+    Subprocess job(lockstep_command({"run", "--num-instances", "2", "--grace-period", "1", "yes"}));
+    ASSERT_TRUE(job.wait_for("[0] y\n"));  // and nobody reads on
+    const auto begin = std::chrono::steady_clock::now();
+    job.signal(SIGINT);
+    ASSERT_TRUE(job.wait_for_exit(20s));
+    fastest = std::min<std::chrono::duration<double>>(fastest,
+                                                      std::chrono::steady_clock::now() - begin);
+  }
+  EXPECT_LT(fastest, 2s);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST(RunRecoveryTest, AnInstanceThatIsAloneGoesOnToo) {
 
 TEST(RunRecoveryTest, GivesUpAnInstanceThatIsStoppedAndGoesOn) {
   const ScratchFolder folder;
-  const auto result = train({"--num-instances", "2", "--max-restarts", "1", "--stall-timeout", "1",
+  const auto result = train({"--num-instances", "2", "--max-restarts", "1", "--stall-timeout", "3",
                              "--log-dir", folder.path()},
                             {"6", "0", "0:3:1:stop"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -150,7 +150,7 @@ TEST(RunRecoveryTest, GoesOnWithFewerInstancesWhereOneFailsAgainAndAgain) {
 TEST(RunRecoveryTest, BlamesWhoWasLateNotWhoGaveItUp) {
   const ScratchFolder folder;
   const auto result = train({"--num-instances", "3", "--max-restarts", "3", "--shrink",
-                             "--stall-timeout", "1", "--log-dir", folder.path()},
+                             "--stall-timeout", "3", "--log-dir", folder.path()},
                             {"8", "0", "0:2:1:stop", "1:4:1:stop"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("lockstep: instance 1 failed 2 times in a row"));
@@ -249,7 +249,7 @@ TEST(RunRecoveryTest, NamesALogThatCannotBeWritten) {
 TEST(RunRecoveryTest, WritesDownWhoKeptOthersWaiting) {
   const ScratchFolder folder;
   const auto result =
-      lockstep({"run", "--num-instances", "2", "--stall-timeout", "0.5", "--log-dir", folder.path(),
+      lockstep({"run", "--num-instances", "2", "--stall-timeout", "3", "--log-dir", folder.path(),
                 COMM_WORKER_BINARY, "late", "60", "silent"});
   EXPECT_EQ(result.exit_code, 6);
   const auto stalls = entries(events::read_event_log(folder.path() + "/events.jsonl"), "stall");

@@ -155,9 +155,8 @@ TEST(RunSignalsTest, KillsAtOnceOnSigquitHoweverSoonItComes) {
 TEST(RunSignalsTest, KillsAtOnceThoughNobodyReadsItsOutput) {
   for (const int signal : {SIGQUIT, SIGINT}) {
     auto job =
-        start({"--num-instances", "2", "--grace-period", "30", "sh", "-c", "trap '' TERM; yes"});
+        start({"--num-instances", "2", "--grace-period", "120", "sh", "-c", "trap '' TERM; yes"});
     ASSERT_TRUE(job.wait_for("y\n"));  // and no more is read
-    const auto begin = std::chrono::steady_clock::now();
     job.signal(signal);
     EXPECT_TRUE(eventually(
         [&] {
@@ -165,7 +164,6 @@ TEST(RunSignalsTest, KillsAtOnceThoughNobodyReadsItsOutput) {
           return job.wait_for_exit(150ms);
         },
         30s));
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
     EXPECT_EQ(job.wait(30s).exit_code, 128 + signal);
     EXPECT_TRUE(processes_with(kMark).empty());
   }
@@ -260,16 +258,23 @@ char state_of(pid_t pid) {
 }
 
 TEST(RunSignalsTest, StopsAndContinuesTheInstancesWithItself) {
+  const ScratchFolder folder;
+  const auto fifo = folder.path() + "/fifo";
+  run({"mkfifo", fifo});
   // Without a fork of its own: a shell that is stopped in the midst of one waits in another state.
-  auto job = start({"sh", "-c", "echo $$; exec sleep 1"});
+  auto job = start({"sh", "-c", "echo $$; exec cat " + fifo});
   ASSERT_TRUE(job.wait_for("\n"));
   const pid_t instance = std::stoi(job.out());
   const auto both_stopped = [&] { return state_of(instance) == 'T' && state_of(job.pid()) == 'T'; };
   job.signal(SIGTSTP);
-  EXPECT_TRUE(eventually(both_stopped, 5s));
+  EXPECT_TRUE(eventually(both_stopped, 20s));
   job.signal(SIGCONT);
-  EXPECT_TRUE(eventually([&] { return state_of(job.pid()) == 'S'; }, 5s));
-  EXPECT_EQ(job.wait(30s).exit_code, 0);
+  const auto both_wait = [&] { return state_of(instance) == 'S' && state_of(job.pid()) == 'S'; };
+  EXPECT_TRUE(eventually(both_wait, 20s));
+  run({"sh", "-c", "echo end > " + fifo});
+  const auto result = job.wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("\nend\n"));
 }
 
 }  // namespace
