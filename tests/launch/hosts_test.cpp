@@ -67,7 +67,7 @@ TEST(ChannelTest, KeepsWhatTheOtherSideDoesNotTakeYet) {
         messages = to.receive();
         return !messages.empty();
       },
-      std::chrono::seconds(10)));
+      std::chrono::seconds(30)));
   EXPECT_EQ(messages.front().at("text").get<std::string>(), much);
 }
 
@@ -243,7 +243,7 @@ struct RoutePair {
           b->attend();
           return a->is_done() && b->is_done();
         },
-        std::chrono::seconds(10));
+        std::chrono::seconds(30));
   }
   std::array<UniqueFd, 2> sockets{comm::tcp::listen_at({"127.0.0.2", 0}),
                                   comm::tcp::listen_at({"127.0.0.3", 0})};
@@ -276,7 +276,7 @@ TEST(RouteCheckTest, TriesAgainWhereItWasHungUpOn) {
     const UniqueFd guest(::accept(pair.sockets[1].get(), nullptr, nullptr));
     return static_cast<bool>(guest);
   };
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(testing::eventually(evict_one, std::chrono::seconds(4)));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(testing::eventually(evict_one, std::chrono::seconds(30)));
   pair.b.emplace(pair.sockets[1].get(), secret, std::vector<RouteCheck::Peer>{}, 1);
   ASSERT_TRUE(pair.run());
   EXPECT_TRUE(pair.a->failures().empty()) << pair.a->failures().front().why;
@@ -292,7 +292,7 @@ TEST(RouteCheckTest, TakesNoConnectionThatIsForTheJob) {
     UniqueFd connection;
     std::thread instance([&] {
       connection = comm::tcp::dial({"127.0.0.2", comm::tcp::port_of(socket.get())}, secret, payload,
-                                   std::chrono::seconds(10));
+                                   std::chrono::seconds(30));
       is_over = true;
     });
     EXPECT_TRUE(testing::eventually(
@@ -300,7 +300,7 @@ TEST(RouteCheckTest, TakesNoConnectionThatIsForTheJob) {
           check.attend();
           return is_over.load();
         },
-        std::chrono::seconds(10)));
+        std::chrono::seconds(30)));
     instance.join();
     return static_cast<bool>(connection);
   };
@@ -320,7 +320,7 @@ TEST(RouteCheckTest, SaysWhyThereIsNoWay) {
         check.attend();
         return check.is_done();
       },
-      std::chrono::seconds(10)));
+      std::chrono::seconds(30)));
   ASSERT_EQ(check.failures().size(), 1U);
   EXPECT_EQ(check.failures().front().why, "Connection refused");
 }

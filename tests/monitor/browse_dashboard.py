@@ -149,7 +149,8 @@ def check_choice_of_instance(browser):
     browser.run("document.getElementById('share-instance').focus()")
     browser.press("1")
     eventually(browser, "the curves of another instance", f"return (() => {{ {words} }})().includes('of instance 1: ')")
-    time.sleep(0.5)  # the page is drawn anew meanwhile
+    drawn = browser.run(LAST_STEP)
+    eventually(browser, "the page drawn anew", f"return (() => {{ {LAST_STEP} }})() > {drawn}")
     expect("a choice that stays, with the focus", browser.run("return document.activeElement.id === 'share-instance' && document.activeElement.value") == "1")
     browser.run("const choice = document.getElementById('share-instance'); choice.value = ''; choice.dispatchEvent(new Event('change'))")
     browser.run("document.querySelector('#share-curves details').open = true")
@@ -271,9 +272,17 @@ def look(browser, url, folder):
     check_safety(browser, url)
 
 
+# An EventSource reports an error for each attempt to connect that fails.
+COUNT_ERRORS = ("window.connectionErrors = 0;"
+                "window.EventSource = class extends EventSource {"
+                "  constructor(url) { super(url); this.addEventListener('error', () => ++window.connectionErrors); }"
+                "};")
+
+
 def look_at_end(browser, url, folder):
     """The dashboard ends together with its job: the page keeps the job and shows how it ended."""
     browser.resize(1280, 900)
+    browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=COUNT_ERRORS)
     browser.command("POST", "/url", {"url": url})
     eventually(browser, "a live page", "return document.getElementById('connection').dataset.state === 'live'")
     check_curves_move(browser)
@@ -290,7 +299,8 @@ def look_at_end(browser, url, folder):
     expect("all instances in the table", len(rows) == 4 and all("ended" in row for row in rows), rows)
     points = browser.run("return Chart.getChart('loss-canvas').data.datasets[0].data.length")
     expect("the curves", points > 3, points)
-    time.sleep(4)  # the page tries to connect again, and fails
+    errors = browser.run("return window.connectionErrors")
+    eventually(browser, "another attempt to connect, which fails", f"return window.connectionErrors > {errors}")
     expect("the same job after another attempt to connect", browser.run(COUNT_BOXES.format("instance")) == 4)
     check_width(browser, 1280, folder, "ended")
     check_width(browser, 390, folder, "ended")

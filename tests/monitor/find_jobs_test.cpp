@@ -114,7 +114,7 @@ TEST_F(FindJobsTest, OneThatIsStoppedIsSaidToBe) {
   worker->signal(SIGSTOP);
   EXPECT_TRUE(
       testing::eventually([&] { return find().at(0).instances.at(0).health == Health::Stopped; },
-                          std::chrono::seconds(10)));
+                          std::chrono::seconds(20)));
 }
 
 TEST_F(FindJobsTest, RanksOfAnotherLauncherAreOneJob) {

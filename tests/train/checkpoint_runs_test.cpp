@@ -318,7 +318,7 @@ TEST_F(CheckpointRunsTest, ASigtermDuringAnEvaluationHasACheckpointAtOnce) {
     model.evaluate(test, WeightsKind::Trained, [&](std::int64_t) {
       if (std::exchange(is_first, false)) ::raise(SIGTERM);
     });
-    ASSERT_TRUE(eventually([&] { return checkpoints().size() == 1; }, 10s));
+    ASSERT_TRUE(eventually([&] { return checkpoints().size() == 1; }, 60s));
     EXPECT_EQ(checkpoint::read_manifest(checkpoints().front()).position.step, kStepsPerEpoch);
     expect_error(
         [&] {

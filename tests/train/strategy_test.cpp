@@ -491,7 +491,7 @@ std::vector<std::string> errors_of(const std::function<void(const Strategy&, boo
       errors[fails ? 1 : 0] = error.what();
     }
     if (!fails) return heard.set_value();
-    EXPECT_EQ(heard.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    EXPECT_EQ(heard.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   });
   return errors;
 }
