@@ -119,7 +119,7 @@ class Job:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired as late:
             raise TimeoutError(f"{' '.join(self.arguments)} still runs after {seconds} s:\n{self.output}") from late
-        self._reader.join(10)
+        self._reader.join(30)
         self._process.stdout.close()
         return code
 

@@ -81,7 +81,7 @@ class RigTest(HostsTest):
     def test_a_link_has_the_rate_and_delay_that_were_asked_for(self):
         hosts = self.hosts("a", "b", rtt_ms=20, rate="1gbit")
         with hosts["b"].start(["/usr/bin/python3", "-c", ECHO_SERVER, hosts["b"].address]):
-            rig.wait_until(lambda: (hosts["b"].address, 5000) in hosts["b"].listeners(), 10, "a server")
+            rig.wait_until(lambda: (hosts["b"].address, 5000) in hosts["b"].listeners(), 30, "a server")
             done = hosts["a"].run(["/usr/bin/python3", "-c", PING, hosts["b"].address])
         measured = json.loads(done.stdout)
         self.assertGreaterEqual(measured["rtt_ms"], 20)
@@ -96,7 +96,7 @@ class RigTest(HostsTest):
         hosts.unplug("b")
         self.assertEqual(hosts["a"].run(reach).returncode, 255)
         hosts.plug_in("b")
-        rig.wait_until(lambda: hosts["a"].run(reach).returncode == 0, 10, "b is reached again")
+        rig.wait_until(lambda: hosts["a"].run(reach).returncode == 0, 30, "b is reached again")
 
     def test_nothing_stays_of_a_rig_that_is_killed(self):
         before = state_of_machine()

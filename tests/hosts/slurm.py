@@ -99,7 +99,7 @@ class Slurm:
         for host in self._hosts:
             host.kill(pid for word in ("slurm", "munged") for pid in host.find(word))
         for daemon in self._daemons:
-            daemon.wait(10)
+            daemon.wait(30)
 
     def run(self, arguments, env=None, **options):
         """A command on the first host, which knows this Slurm."""
