@@ -84,6 +84,7 @@ endfunction()
 #
 # Gives CTest properties to the tests of <name>_tests whose names match <regex>. A later rule wins. A test is named
 # <module>/<subject>, <module>/<subject>.<Suite> or <module>/<subject>.<Suite>.<Case>, by the grain of its program.
+# `ctest` reports an error if a program has no test that matches. Rules of programs that are not built are skipped.
 function(lockstep_test_rule name regex)
   if(NOT TARGET ${name}_tests)
     return()

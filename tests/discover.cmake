@@ -28,6 +28,7 @@ endfunction()
 
 # Appends an add_test command with the properties of all rules that match its name.
 macro(lockstep_add_entry name filter)
+  list(APPEND names "${name}")
   set(properties "")
   set(rest "${lockstep_rules}")
   list(LENGTH rest left)
@@ -42,6 +43,19 @@ macro(lockstep_add_entry name filter)
                        "set_tests_properties([==[${name}]==] PROPERTIES${properties}"
                        " SKIP_REGULAR_EXPRESSION [==[${LOCKSTEP_ALL_SKIPPED}]==])\n")
 endmacro()
+
+# Fails if a rule matches none of the names: its test has been renamed or removed.
+function(lockstep_check_rules program_name names)
+  while(lockstep_rules)
+    list(POP_FRONT lockstep_rules regex values)
+    set(matching ${names})
+    list(FILTER matching INCLUDE REGEX "${regex}")
+    if(NOT matching)
+      message(FATAL_ERROR "${program_name} has no test that matches '${regex}', to which a lockstep_test_rule gives "
+                          "${values}.\nCorrect the rule, or build ${program_name} if the test is new.")
+    endif()
+  endwhile()
+endfunction()
 
 function(lockstep_discover program rules_file list label grain)
   get_filename_component(program_name "${program}" NAME)
@@ -63,6 +77,7 @@ function(lockstep_discover program rules_file list label grain)
   file(STRINGS "${list}.json" lines REGEX "^ *\"(name|tests|file)\": ")
   file(REMOVE "${list}.json")
   set(script "")
+  set(names "")
   set(keys "")
   foreach(line IN LISTS lines)
     string(REGEX MATCH "^ *\"([a-z]+)\": \"?([^\",]*)" line "${line}")
@@ -100,6 +115,7 @@ function(lockstep_discover program rules_file list label grain)
     list(JOIN filters ":" filters)
     lockstep_add_entry("${key}" "${filters}")
   endforeach()
+  lockstep_check_rules(${program_name} "${names}")
   file(WRITE "${list}" "${script}")
 endfunction()
 
