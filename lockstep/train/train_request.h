@@ -105,7 +105,7 @@ constexpr std::string_view name_of(CheckpointWeights weights) noexcept {
 /// What `lockstep eval` is asked for beside a `TrainRequest`, of which it uses model, data, batch
 /// size, replicas, threads, precision, device and loading.
 struct EvaluationRequest {
-  data::Split split = data::Split::Test;  ///< not used for a pack, which is one split
+  data::Split split = data::Split::Test;      ///< not used for a pack, which is one split
   std::optional<data::IndexRange> samples{};  ///< of the split; empty: all
   /// The data set is the one that the checkpoint was trained with. If it is a pack, the test split
   /// is the pack beside it.

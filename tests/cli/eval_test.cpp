@@ -320,10 +320,10 @@ TEST_F(EvalTest, WritesTheSameJsonKeysForEveryEvaluation) {
   ASSERT_FALSE(HasFailure());
   std::vector<std::string> keys;
   for (const auto& [key, value] : result.items()) keys.push_back(key);
-  EXPECT_THAT(
-      keys, ::testing::ElementsAre("accuracy", "batch_size", "classes", "confusion_matrix",
-                                   "confusions", "correct", "dataset", "loss", "model", "precision",
-                                   "run", "sample_range", "samples", "split", "threads_per_device", "weights"));
+  EXPECT_THAT(keys, ::testing::ElementsAre("accuracy", "batch_size", "classes", "confusion_matrix",
+                                           "confusions", "correct", "dataset", "loss", "model",
+                                           "precision", "run", "sample_range", "samples", "split",
+                                           "threads_per_device", "weights"));
   EXPECT_EQ(result.at("batch_size"), 4);
   EXPECT_EQ(result.at("precision"), "32.32");
   EXPECT_EQ(result.at("threads_per_device"), 1);
