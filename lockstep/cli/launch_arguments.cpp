@@ -61,42 +61,47 @@ void add_stage_options(CLI::App& app, LaunchArguments& to, const std::string& gr
 }
 
 void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
-  app.add_option("--num-instances", to.parsed.run.num_instances,
-                 "processes; earlier ones carry one replica more where R does not divide")
+  app.add_option(
+         "--num-instances", to.parsed.run.num_instances,
+         "number of processes; if R is not divisible by I, the first ones carry one more replica")
       ->type_name("I")
       ->group(group)
       ->capture_default_str();
   app.add_option("--threads-per-device", to.parsed.run.threads_per_device,
-                 "threads of each device; part of what results depend on "
-                 "[cores of a host / most devices on any host]")
+                 "threads of each device; results depend on it "
+                 "[cores of a host / largest number of devices on a host]")
       ->type_name("T")
       ->group(group);
 }
 
 void add_host_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
-  app.add_option("-H,--host", to.parsed.run.host_list,
-                 "hosts, as a,b:4,node[0-2,4]; b:4 takes at most 4 instances [the nodes of Slurm's "
-                 "allocation, or this host]")
+  app.add_option(
+         "-H,--host", to.parsed.run.host_list,
+         "hosts, for example a,b:4,node[0-2,4]; b:4 is at most 4 instances on b [the nodes of "
+         "Slurm's allocation, or this host]")
       ->type_name("LIST")
       ->group(group);
-  app.add_option("--hostfile", to.parsed.run.hostfile, "the same from a file, one or more a line")
+  app.add_option("--hostfile", to.parsed.run.hostfile, "file with hosts, one or more per line")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--launcher", to.launcher,
-                 "who starts the job on other hosts: auto takes srun within an allocation, else "
-                 "mpirun where it is installed, else ssh")
+  app.add_option(
+         "--launcher", to.launcher,
+         "program that starts the job on other hosts; auto: srun in an allocation of Slurm, else "
+         "mpirun if it is installed, else ssh")
       ->check(CLI::IsMember(names_of(kLaunchers)))
       ->type_name("WHO")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--mpi-global-args", to.mpi_global_args, "options for mpirun, as in a shell")
+  app.add_option("--mpi-global-args", to.mpi_global_args,
+                 "options for mpirun, quoted as in a shell")
       ->type_name("ARGS")
       ->group(group);
-  app.add_option("--mpi-local-args", to.mpi_local_args, "the same, behind those")
+  app.add_option("--mpi-local-args", to.mpi_local_args,
+                 "more options for mpirun, placed after those of --mpi-global-args")
       ->type_name("ARGS")
       ->group(group);
   app.add_flag("--host-check-only", to.parsed.host_check_only,
-               "show whether all hosts are fit for the job, and stop")
+               "check all hosts, print the result and exit")
       ->group(group)
       ->configurable(false);
 }
@@ -104,16 +109,16 @@ void add_host_options(CLI::App& app, LaunchArguments& to, const std::string& gro
 void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
   app.add_option(
          "--bind", to.bind,
-         "bind instances to the cores of their devices: auto where each stage has a device of "
-         "its own, core always; numa takes whole NUMA nodes")
+         "bind instances to the cores of their devices; auto: if each stage has its own device; "
+         "core: always; numa: to whole NUMA nodes")
       ->check(CLI::IsMember(names_of(kBindPolicies)))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
   app.add_option("--transport", to.transport,
-                 "what carries collectives: shm between processes of one host, local within a "
-                 "single one; between hosts tcp, or mpi where mpirun starts the job and nothing is "
-                 "to be restarted; auto chooses")
+                 "transport of collectives: shm between processes of one host, local within one "
+                 "process, tcp between hosts, mpi between hosts if mpirun starts the job and "
+                 "--max-restarts is 0; auto chooses")
       ->check(CLI::IsMember({"auto", "local", "mpi", "shm", "tcp"}))
       ->type_name("HOW")
       ->group(group)
@@ -121,57 +126,60 @@ void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& gro
 }
 
 void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
-  app.add_option("--tag-output", to.tags,
-                 "what begins each line: auto writes [i] where there are several instances, mpi "
-                 "writes [1,i]<stdout>:; one untagged instance passes bytes untouched to a "
-                 "terminal, and with never to anything")
+  app.add_option(
+         "--tag-output", to.tags,
+         "tag of each output line; auto: [i] if there are several instances; mpi: "
+         "[1,i]<stdout>:; without a tag, the bytes of a single instance pass unchanged to a "
+         "terminal, and with never to any output")
       ->check(CLI::IsMember(names_of(kTagStyles)))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
   app.add_option("--only-output-from-instance", to.parsed.console.only_instance,
-                 "hide the others; a failure is reported all the same")
+                 "show only the output of instance I; failures of all instances are reported")
       ->type_name("I")
       ->group(group);
   app.add_option("--dashboard", to.dashboard,
-                 fmt::format("show the job in a browser on this machine while it runs; 0: at a "
-                             "port that is free [{}]",
+                 fmt::format("serve a page about the running job on this machine; 0: on a free "
+                             "port [{}]",
                              kUsualDashboardPort))
       ->expected(0, 1)
       ->default_str(std::to_string(kUsualDashboardPort))
       ->option_text("[PORT]")
       ->group(group);
-  app.add_flag("-v,--verbose", to.verbose, "say what is started where")->group(group);
-  app.add_flag("-q,--quiet", to.quiet, "say nothing but errors and warnings")->group(group);
+  app.add_flag("-v,--verbose", to.verbose, "print the processes that are started and their hosts")
+      ->group(group);
+  app.add_flag("-q,--quiet", to.quiet, "print only errors and warnings")->group(group);
 }
 
 void add_failure_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
-  app.add_option("--max-restarts", to.parsed.run.max_restarts,
-                 "start a failed job again, at most N times; what it keeps in memory goes on where "
-                 "it was")
+  app.add_option(
+         "--max-restarts", to.parsed.run.max_restarts,
+         "restart a failed job at most N times; a training continues from its state in memory")
       ->type_name("N")
       ->group(group)
       ->capture_default_str();
-  app.add_flag("--shrink", to.parsed.run.shrink,
-               "when an instance fails twice in a row, go on with one fewer, without its cores and "
-               "with the same replicas; on this machine alone")
+  app.add_flag(
+         "--shrink", to.parsed.run.shrink,
+         "if an instance fails twice in a row, continue without it and its cores, with the same "
+         "replicas; only for jobs on this machine")
       ->group(group);
   app.add_option_function<double>(
          "--stall-timeout",
          [&](double seconds) { to.parsed.run.stall_timeout = events::Seconds(seconds); },
-         "when collectives give up on an instance that is late, and the launcher on one that is "
-         "stopped; 0 waits for ever [60]")
+         "time after which a late or stopped instance counts as failed; 0: never [60]")
       ->type_name("SECONDS")
       ->group(group);
   app.add_option_function<double>(
          "--grace-period",
          [&](double seconds) { to.parsed.run.grace_period = events::Seconds(seconds); },
-         "time between SIGTERM and SIGKILL [5; 30 where train takes checkpoints]")
+         "time between SIGTERM and SIGKILL [5; 30 if train writes checkpoints]")
       ->type_name("SECONDS")
       ->group(group);
-  app.add_option("--chaos", to.chaos,
-                 "harm random instances, SECONDS apart on average [10]: kill, stop or slow them; "
-                 "the same SEED does the same; on this machine alone")
+  app.add_option(
+         "--chaos", to.chaos,
+         "kill, stop or slow random instances, SECONDS apart on average [10], to test recovery; "
+         "the same SEED does the same; only for jobs on this machine")
       ->type_name("SEED[,mtbf=SECONDS][,kinds=kill,stop,slow]")
       ->group(group);
 }

@@ -29,27 +29,28 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kTrainFooter =
-    "Alone, all replicas are in one process. With --num-instances, or another option of the\n"
-    "launcher, it starts itself over that many as 'lockstep run' would; under 'lockstep run' and\n"
-    "other launchers it takes its place from them. The weights are the same bits either way, as\n"
-    "long as replicas and threads per device are.\n"
+    "By default one process computes all replicas. With --num-instances or another option of the\n"
+    "launcher, the command starts the instances itself, as 'lockstep run' does. Under\n"
+    "'lockstep run' or another launcher, the process is one instance of that job. The weights "
+    "have\n"
+    "the same bits in all cases if --replicas and --threads-per-device are equal.\n"
     "\n"
-    "With --checkpoint-dir, SIGTERM ends it with a checkpoint and exit code 75; with "
-    "--resume=auto\n"
-    "the same command then goes on. With --max-restarts, a crash costs one optimizer step.\n"
+    "With --checkpoint-dir, SIGTERM writes a checkpoint and ends the training with exit code 75.\n"
+    "The same command with --resume=auto then continues. With --max-restarts, a crash costs one\n"
+    "optimizer step.\n"
     "\n"
-    "Exit code: 2 for a wrong option, 3 for data, 4 for what is not available, 5 for input and\n"
-    "output, 6 for a timeout, 7 for a lost instance, 8 where training diverged.\n"
+    "Exit codes: 2 options, 3 data, 4 something is not available, 5 input or output, 6 timeout,\n"
+    "7 lost instance, 8 the training diverged.\n"
     "\n"
     "Example: lockstep train --model resnet20 --dataset fashion-mnist --batch-size 64 --replicas "
     "8\n";
 
 constexpr const char* kPlanFooter =
-    "Takes the options of 'lockstep train', and nothing is trained: the network is measured for a\n"
-    "moment, and the plan kept for the training that follows. Times change speed, never results.\n"
-    "A plan that would not fit memory is shown all the same, with a warning.\n"
+    "Accepts the options of 'lockstep train' and trains nothing. It measures the network briefly\n"
+    "and stores the plan for the training that follows. Measured times affect the speed, never\n"
+    "the results. If a plan does not fit into memory, the command shows it with a warning.\n"
     "\n"
-    "Exit code: 0, also after a warning; else that of 'lockstep train'.\n"
+    "Exit code: 0, also after a warning. Errors have the exit codes of 'lockstep train'.\n"
     "\n"
     "Example: lockstep plan --model resnet101 --dataset cifar10 --devices-per-replica 2\n";
 

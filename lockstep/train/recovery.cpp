@@ -124,8 +124,8 @@ void Recovery::share_path() {
 void Recovery::tell_of_resume(const Engine& engine) const {
   const auto& progress = engine.progress();
   const auto from =
-      checkpoint_path_.empty() ? "the memory of the launcher" : checkpoint_path_.string();
-  tell_(fmt::format("goes on after step {} (epoch {}), from {}", progress.steps, progress.epoch + 1,
+      checkpoint_path_.empty() ? "the launcher's memory" : checkpoint_path_.string();
+  tell_(fmt::format("continues after step {} (epoch {}), from {}", progress.steps, progress.epoch + 1,
                     from));
   log_.write({.event = "resume",
               .instance = 0,
@@ -207,14 +207,14 @@ void Recovery::stop(Engine& engine) {
   signals_->forget_stop();
   if (!is_written) {
     throw Error(ErrorKind::Io,
-                fmt::format("train: stopped after step {} as SIGTERM asked, but the checkpoint "
+                fmt::format("train: stopped by SIGTERM after step {}, but the checkpoint "
                             "could not be written",
                             step));
   }
   throw Error(
       ErrorKind::Stopped,
-      fmt::format("train: stopped after step {} as SIGTERM asked; a checkpoint was taken", step),
-      "the same command with --resume goes on from it");
+      fmt::format("train: stopped by SIGTERM after step {}; wrote a checkpoint", step),
+      "continue with the same command and --resume");
 }
 
 void Recovery::during_evaluation(Engine& engine) {

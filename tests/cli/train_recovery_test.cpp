@@ -261,7 +261,7 @@ TEST_F(TrainRecoveryTest, SigtermLeavesACheckpointAndACodeOfItsOwn) {
   process.signal(SIGTERM);
   const auto stopped = process.wait(60s);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
-  EXPECT_THAT(stopped.err, HasSubstr("as SIGTERM asked; a checkpoint was taken"));
+  EXPECT_THAT(stopped.err, HasSubstr("; wrote a checkpoint"));
   const auto taken = events("stopped", "checkpoint");
   ASSERT_FALSE(taken.empty());
   EXPECT_EQ(taken.back().at("reason"), "stopped");
@@ -270,7 +270,7 @@ TEST_F(TrainRecoveryTest, SigtermLeavesACheckpointAndACodeOfItsOwn) {
   *std::next(std::ranges::find(command, "--num-instances")) = "3";
   const auto finished = start(command).wait(60s);
   EXPECT_EQ(finished.exit_code, 0) << finished.out << finished.err;
-  EXPECT_THAT(finished.err, HasSubstr("goes on after step"));
+  EXPECT_THAT(finished.err, HasSubstr("continues after step"));
   expect_same("calm", "stopped");
 }
 
@@ -316,7 +316,7 @@ TEST_F(TrainRecoveryTest, AReportSaysThatARunWasStopped) {
   const auto stopped = process.wait(60s);
   ASSERT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
   auto page = read_file(report);
-  for (const auto* part : {"The run stopped early.", "as SIGTERM asked; a checkpoint was taken",
+  for (const auto* part : {"The run stopped early.", "; wrote a checkpoint",
                            "(exit code 75)", "--resume", " of 12, ", "<td>checkpoint</td>"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }

@@ -117,4 +117,4 @@ class FaultTest(HostsTest):
         self.expect_nothing_left(hosts)
         job = Job(hosts["a"], train("long", "--host", "a:2,b:2", "--launcher", "ssh", *options))
         self.expect_digest("long", job)
-        self.assertIn("goes on after step", job.output)
+        self.assertIn("continues after step", job.output)

@@ -82,7 +82,7 @@ class SlurmTest(HostsTest):
         job = slurm.wait(number, 180)
         output = self.expect_digest_of(hosts, "long")
         self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", "1"))
-        self.assertIn("goes on after step", output)
+        self.assertIn("continues after step", output)
 
     def test_the_example_is_told_to_stop_and_goes_on(self):
         hosts, slurm = self.slurm()
@@ -95,4 +95,4 @@ class SlurmTest(HostsTest):
         job = slurm.wait(number, 180)
         output = self.expect_digest_of(hosts, "example")
         self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", "1"))
-        self.assertIn("goes on after step", output)
+        self.assertIn("continues after step", output)

@@ -95,7 +95,7 @@ TEST_F(CheckpointRunsTest, TellsWhatItGoesOnFrom) {
     EXPECT_EQ(model.resumed().checkpoint, checkpoints().back());
     EXPECT_THAT(told,
                 ::testing::ElementsAre(::testing::StartsWith(
-                    "goes on after step 16 (epoch 2), from " + checkpoints().back().string())));
+                    "continues after step 16 (epoch 2), from " + checkpoints().back().string())));
   });
 }
 
@@ -302,7 +302,7 @@ TEST_F(CheckpointRunsTest, ASigtermBeforeTheFirstStepIsHeeded) {
   hooks.on_step = [&](const Options&, std::int64_t step) { EXPECT_EQ(step, 1); };
   const train::StopSignals signals;
   ::raise(SIGTERM);
-  expect_error([&] { run(2, hooks); }, ErrorKind::Stopped, "stopped after step 1 as SIGTERM asked");
+  expect_error([&] { run(2, hooks); }, ErrorKind::Stopped, "stopped by SIGTERM after step 1");
   EXPECT_EQ(run(1, resuming()), undisturbed());
 }
 

@@ -217,7 +217,7 @@ void Channel::fail_as_late(std::vector<int> late, Clock::time_point begin) {
                   const auto stack = member_->stack_of(instance);
                   return stack.empty()
                              ? std::string()
-                             : fmt::format("\n  instance {} stands in\n{}", instance, stack);
+                             : fmt::format("\n  stack of instance {}:\n{}", instance, stack);
                 });
 }
 
