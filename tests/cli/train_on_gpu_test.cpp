@@ -79,5 +79,24 @@ TEST_F(TrainOnGpuTest, PlansSayWhatMemoryIsNeeded) {
   EXPECT_THAT(finished.out, HasSubstr("on a GPU  state "));
 }
 
+/// Libraries must not choose algorithms by measurement: processes could choose different ones.
+TEST_F(TrainOnGpuTest, AnEvaluationIsTheSameOnAnyNumberOfInstances) {
+  const auto weights = path("w.safetensors");
+  ASSERT_EQ(lockstep({"model", "--model", "resnet20", "--export", weights}).exit_code, 0);
+  std::vector<Json> results;
+  for (const int instances : {1, 3, 1}) {
+    const auto file = path(fmt::format("eval-{}.json", results.size()));
+    const auto finished = run(words(fmt::format(
+        "{} eval --device cuda --model resnet20 --dataset synthetic --size 3001 --batch-size 64 "
+        "--precision 16.16 --init-from {} --num-instances {} --json {}",
+        LOCKSTEP_BINARY, weights, instances, file)));
+    ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
+    results.push_back(Json::parse(read_file(file)));
+    results.back().erase("run");
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

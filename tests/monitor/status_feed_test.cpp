@@ -220,7 +220,7 @@ TEST(DescribeEndTest, NamesTheExitCodeTheTimeAndTheCause) {
 TEST(DescribeEndTest, SaysThatItDoesNotKnowWithoutAnEndInTheLog) {
   const auto end = describe_end({});
   EXPECT_FALSE(end.exit_code);
-  EXPECT_EQ(end.text, "how is not known, its event log has no end");
+  EXPECT_EQ(end.text, "the exit code is unknown, because the event log is incomplete");
 }
 
 }  // namespace

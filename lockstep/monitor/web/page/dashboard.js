@@ -52,7 +52,7 @@ function factsOf(job) {
 /** How the job has ended. The text is set only when it changes, so that a screen reader reads it once. */
 function showEnd(job) {
   const line = byId("end");
-  const words = job.state === "ended" ? `This job has ended: ${job.end?.text ?? "how is not known"}.` : "";
+  const words = job.state === "ended" ? `This job has ended: ${job.end?.text ?? "the exit code is unknown"}.` : "";
   line.hidden = words === "";
   line.dataset.result = job.end?.exit_code === undefined ? "unknown" : job.end.exit_code === 0 ? "good" : "bad";
   if (line.textContent !== words) line.textContent = words;
