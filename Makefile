@@ -35,7 +35,7 @@ test: packages-test build-with-tests
 
 ## make headers     compile each header alone, so that a missing #include is an error
 .PHONY: headers
-headers: packages-build
+headers: packages-build packages-test
 	@cmake -S tests/build/headers -B build/headers -G Ninja -DSOURCE_DIR=$(CURDIR) >/dev/null
 	@cmake --build build/headers
 
