@@ -277,7 +277,7 @@ TEST_F(CheckpointRunsTest, SigtermEndsEveryInstanceAfterTheSameStepWithACheckpoi
     if (step == 5 && options.world().instance() == 1) ::raise(SIGTERM);
     last_step[options.world().instance()] = step;
   };
-  expect_error([&] { run(2, hooks); }, ErrorKind::Stopped, "stopped after step");
+  expect_error([&] { run(2, hooks); }, ErrorKind::Stopped, "stopped by SIGTERM after step");
   EXPECT_EQ(last_step[0], last_step[1]);
   ASSERT_EQ(checkpoints().size(), 1U);
   const auto taken = checkpoint::Checkpoint::open(checkpoints().front());
@@ -293,7 +293,7 @@ TEST_F(CheckpointRunsTest, ASigtermThatComesTwiceIsOne) {
     ::raise(SIGTERM);
     ::raise(SIGTERM);
   };
-  expect_error([&] { run(1, hooks); }, ErrorKind::Stopped, "stopped after step 6");
+  expect_error([&] { run(1, hooks); }, ErrorKind::Stopped, "stopped by SIGTERM after step 6");
   EXPECT_EQ(run(1, resuming()), undisturbed());
 }
 
@@ -324,7 +324,7 @@ TEST_F(CheckpointRunsTest, ASigtermDuringAnEvaluationHasACheckpointAtOnce) {
         [&] {
           for (auto& iteration : loader) model.step(iteration);
         },
-        ErrorKind::Stopped, "stopped after step 9");
+        ErrorKind::Stopped, "stopped by SIGTERM after step 9");
   });
 }
 
