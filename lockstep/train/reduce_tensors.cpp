@@ -50,12 +50,12 @@ at::Tensor reduce_tensors(const char* where, ReplicaGroup& group, comm::ReduceOp
   std::vector<comm::ConstBuffer> leaves;
   for (const auto& value : values) {
     check_numbers(where, value);
-    if (type_and_shape(value) != text_of(values.front())) {
+    if (type_and_shape(value) != type_and_shape(values.front())) {
       throw Error(ErrorKind::Options,
                   fmt::format("{}: expected {} of every replica, as of replica {}, found {} of "
                               "replica {}",
                               where, type_and_shape(values.front()), group.local().first,
-                              text_of(value), group.local().first + static_cast<int>(dense.size())),
+                              type_and_shape(value), group.local().first + static_cast<int>(dense.size())),
                   "return tensors of one type and shape from every replica");
     }
     dense.push_back(value.detach().contiguous());
