@@ -1,4 +1,4 @@
-// Delays are put where they belong, whichever part of a training has them.
+// The bottleneck of a training is the part that has the delay.
 #include "lockstep/monitor/status/bottleneck.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,13 @@ using namespace std::chrono_literals;
 using Kind = monitor::Bottleneck::Kind;
 using std::chrono::microseconds;
 
-/// A set that takes its time for each sample.
+// On a loaded machine threads also wait for a core. The delays are long, so that these waits are a
+// small share.
+constexpr auto kSlowSample = 20ms;
+constexpr auto kSlowPass = 80ms;
+constexpr auto kSlowLink = 30ms;
+
+/// A dataset that sleeps before each sample.
 class SlowSet final : public data::Dataset {
  public:
   SlowSet(data::DatasetPtr set, microseconds delay)
@@ -34,7 +40,7 @@ class SlowSet final : public data::Dataset {
   microseconds delay_;
 };
 
-/// A network that takes its time for each pass.
+/// A network that sleeps in each pass.
 struct SlowNetImpl : torch::nn::Cloneable<SlowNetImpl> {
   explicit SlowNetImpl(microseconds slow) : delay(slow) { reset(); }
   void reset() override { layer = register_module("layer", torch::nn::Linear(6, 3)); }
@@ -46,7 +52,7 @@ struct SlowNetImpl : torch::nn::Cloneable<SlowNetImpl> {
   torch::nn::Linear layer{nullptr};
 };
 
-/// Where a training is slow, by instance.
+/// The delays of each instance.
 struct Delays {
   std::vector<microseconds> sample{0us, 0us};
   std::vector<microseconds> forward{0us, 0us};
@@ -97,7 +103,7 @@ monitor::Bottleneck bottleneck_with(const Delays& delays) {
 }
 
 TEST(InjectedDelayTest, InTheLoaderIsInputBound) {
-  const auto found = bottleneck_with({.sample = {4ms, 4ms}});
+  const auto found = bottleneck_with({.sample = {kSlowSample, kSlowSample}});
   EXPECT_EQ(found.kind, Kind::Input) << found.text;
   EXPECT_GT(found.share, 0.5);
   EXPECT_THAT(found.text, ::testing::HasSubstr("% of the time for data"));
@@ -105,21 +111,19 @@ TEST(InjectedDelayTest, InTheLoaderIsInputBound) {
 }
 
 TEST(InjectedDelayTest, InTheLoaderOfOneInstanceNamesIt) {
-  const auto found = bottleneck_with({.sample = {0us, 4ms}});
+  const auto found = bottleneck_with({.sample = {0us, kSlowSample}});
   EXPECT_EQ(found.kind, Kind::Input) << found.text;
   EXPECT_EQ(found.slowest, 1);
 }
 
-/// On a loaded machine the instances wait for each other. The delay is long, so that these waits stay
-/// below the share that is reported.
 TEST(InjectedDelayTest, InTheComputationIsComputeBound) {
-  const auto found = bottleneck_with({.forward = {80ms, 80ms}});
+  const auto found = bottleneck_with({.forward = {kSlowPass, kSlowPass}});
   EXPECT_EQ(found.kind, Kind::Compute) << found.text;
   EXPECT_GT(found.share, 0.5);
 }
 
 TEST(InjectedDelayTest, InTheComputationOfOneInstanceNamesIt) {
-  const auto found = bottleneck_with({.forward = {0us, 20ms}});
+  const auto found = bottleneck_with({.forward = {0us, kSlowPass}});
   EXPECT_EQ(found.kind, Kind::Uneven) << found.text;
   EXPECT_EQ(found.slowest, 1);
 }
@@ -127,7 +131,7 @@ TEST(InjectedDelayTest, InTheComputationOfOneInstanceNamesIt) {
 TEST(InjectedDelayTest, InTheNetworkIsNetworkBound) {
   Measured measured;
   HostsGroup group({{0}, {1}});
-  group.slow_down(10ms);
+  group.slow_down(kSlowLink);
   run_hosts(group, [&](comm::Communicator& communicator) {
     const auto identity = identity_of(communicator.rank(), 2, 2);
     measured.take(train(Options(World(identity, communicator)), {}));
