@@ -1,4 +1,4 @@
-# What `cmake --install` installs besides headers. Components: programs, bench, libraries, dev (headers, CMake package,
+# Installation of everything except headers. Components: programs, bench, libraries, dev (headers, CMake package,
 # links to the libraries), and debug, which is installed on request only:
 #
 #   cmake --install build/release                     everything but debug information

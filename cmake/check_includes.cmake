@@ -1,13 +1,12 @@
 # cmake -D ROOT=<tree> -P check_includes.cmake
 #
-# Reads every source below ROOT/lockstep and ROOT/apps and complains about
-#   - an #include of the benchmarks, bench/.
+# Reads every source below ROOT/lockstep and ROOT/apps. Fails if a source includes a benchmark (bench/).
 #
-# Of the sources below ROOT/lockstep also complains about
-#   - an #include of a module that does not stand before its own in LOCKSTEP_MODULES, of the header
-#     for users, or of a path that does not begin at the root,
-#   - torch headers outside nn and train,
-#   - the environment being read outside topology, printing outside ui and cli, exiting outside cli.
+# Also fails if a source below ROOT/lockstep
+#   - includes a module that LOCKSTEP_MODULES does not list before the module of the source,
+#   - includes a header directly in lockstep/, or a path that does not begin at the root,
+#   - includes libtorch outside nn and train,
+#   - reads the environment outside topology, prints outside ui and cli, or exits outside cli.
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/LockstepModules.cmake)
 
@@ -17,7 +16,7 @@ macro(complain what)
   string(APPEND complaints "  ${file}: ${what}\n")
 endmacro()
 
-# Reads a file into `text`, without its comments. Complains about includes that are wrong in all product code.
+# Reads a file into `text`, without its comments, and checks the rule for all product code.
 macro(read_product_file)
   file(READ ${ROOT}/${file} text)
   string(REGEX REPLACE "//[^\n]*" "" text "\n${text}")
@@ -26,11 +25,11 @@ macro(read_product_file)
   endif()
 endmacro()
 
-# keep_to("<modules>" <pattern>): what the pattern's first group matches is for these modules only.
+# keep_to("<modules>" <pattern>): only these modules may contain a match of the pattern. Its first group is reported.
 macro(keep_to modules pattern)
   set(allowed ${modules})
   if(NOT module IN_LIST allowed AND text MATCHES "${pattern}")
-    complain("'${CMAKE_MATCH_1}' is for these modules only: ${modules}")
+    complain("contains '${CMAKE_MATCH_1}', which only these modules may contain: ${modules}")
   endif()
 endmacro()
 
@@ -46,7 +45,7 @@ function(check_file file module)
     endif()
   endforeach()
   if(text MATCHES "#include [<\"]lockstep/[a-z_]+[.]h")
-    complain("includes the header for users; name the module's own header instead")
+    complain("includes a header for users; include the header of the module instead")
   endif()
   string(REGEX MATCHALL "#include \"[^\"]*\"" quoted "${text}")
   foreach(include IN LISTS quoted)
@@ -78,6 +77,6 @@ foreach(file IN LISTS files)
 endforeach()
 
 if(complaints)
-  message(FATAL_ERROR "The module order is broken:\n${complaints}")
+  message(FATAL_ERROR "The rules for modules (cmake/LockstepModules.cmake) are broken:\n${complaints}")
 endif()
-message(STATUS "every source keeps to the module order")
+message(STATUS "every source follows the rules for modules")

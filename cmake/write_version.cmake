@@ -1,4 +1,4 @@
-# Run at every build: writes version.cpp anew where version, commit or flags have changed.
+# Writes version.cpp if the version, the commit or the flags have changed. Every build runs this script.
 execute_process(COMMAND git describe --always --dirty=+ --abbrev=12 --exclude=*
                 WORKING_DIRECTORY ${SOURCE_DIR}
                 OUTPUT_VARIABLE LOCKSTEP_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

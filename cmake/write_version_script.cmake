@@ -2,7 +2,7 @@
 #
 # Writes the version script of a shared library. Symbols that LOCKSTEP_API marks in the public HEADERS get the version
 # LOCKSTEP_0. The other visible symbols of namespace lockstep are marked with LOCKSTEP_PRIVATE_API, in headers that are
-# not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All else is local, such as templates of the C++ library
+# not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All other symbols are local, for example templates of the C++ library
 # that lockstep instantiates. If a name matches the patterns of both versions, linkers choose the later version.
 cmake_minimum_required(VERSION 3.25)
 

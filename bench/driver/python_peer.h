@@ -7,16 +7,16 @@
 
 namespace lockstep::bench {
 
-/// A script of ours that makes PyTorch do the work that a benchmark measures.
+/// A Python script that does the work of a benchmark with PyTorch.
 struct PythonPeer {
   std::string python;  ///< the interpreter
   std::string script;
 };
 
-/// Finds the script, and a Python that has torch and torchvision: the first on the PATH, or the
-/// system's own. `where` begins messages.
+/// Finds the script, and a Python interpreter with torch and torchvision: the first one on the
+/// PATH, or the interpreter of the system. `where` is the prefix of error messages.
 ///
-/// Throws `Unavailable` if one of them is missing. The hint names what to install.
+/// Throws `Unavailable` if one of them is missing. The hint names the packages to install.
 PythonPeer find_python_peer(std::string_view where, const char* script,
                             const topology::Environment& environment);
 

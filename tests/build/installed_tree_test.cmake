@@ -1,4 +1,4 @@
-# Installs the build, moves the tree, builds projects of a user's against it, and runs both together.
+# Installs the build, moves the installed tree, builds projects against it, and runs them.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -7,7 +7,7 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# The lines of a command's output that match a pattern, or that do not.
+# lines_of(<result> INCLUDE|EXCLUDE <pattern> <command>…): lines of the output that match, or do not match, the pattern.
 function(lines_of result how pattern)
   run(${ARGN})
   string(REPLACE "[" "(" output "${output}")  # brackets would keep a list from being split
@@ -30,7 +30,7 @@ run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/first)
 file(RENAME ${WORK_DIR}/first ${WORK_DIR}/prefix)
 set(prefix ${WORK_DIR}/prefix)
 
-# Headers: those that are listed, and no others.
+# Exactly the listed headers are installed.
 file(STRINGS ${SOURCE_DIR}/lockstep/public_headers.txt listed REGEX "^lockstep/")
 if(NOT EXISTS ${prefix}/bin/lockstep-train)
   list(FILTER listed EXCLUDE REGEX "^lockstep/(nn|train)/")
@@ -42,7 +42,7 @@ if(NOT installed STREQUAL listed)
   message(FATAL_ERROR "expected the headers of public_headers.txt, found ${installed}")
 endif()
 
-# Nothing in the tree names the folder of the build, or the one that it was installed into.
+# No file contains the path of the build folder or of the first installation folder.
 foreach(folder IN ITEMS ${BUILD_DIR}/ ${WORK_DIR}/first)
   execute_process(COMMAND grep -rlF -- ${folder} ${prefix} OUTPUT_VARIABLE files)
   if(files)
@@ -50,7 +50,7 @@ foreach(folder IN ITEMS ${BUILD_DIR}/ ${WORK_DIR}/first)
   endif()
 endforeach()
 
-# Programs link the objects: they need no library of ours. Nothing is looked for in folders of this machine.
+# Programs link objects, so they need no shared library of lockstep. No RUNPATH contains a folder of this machine.
 file(GLOB programs ${prefix}/bin/*)
 file(GLOB libraries ${prefix}/lib*/liblockstep*.so.*.*.* ${prefix}/lib*/*/liblockstep*.so.*.*.*)
 file(GLOB modules ${prefix}/lib/lockstep/*.so)
@@ -66,18 +66,18 @@ foreach(program IN LISTS programs)
   expect_none("${program}: expected no shared library of lockstep" ${needed})
 endforeach()
 
-# The libraries export what is in namespace lockstep, either as public or as private between them.
+# The libraries export only symbols of namespace lockstep, either public or in the private version.
 set(of_lockstep "^[0-9a-f]+ [A-Za-z] ((vtable|VTT|typeinfo|typeinfo name) for |(virtual|non-virtual) thunk to |\
 guard variable for )?lockstep::.*@@LOCKSTEP_(0|PRIVATE_[0-9.]+)$")
 foreach(library IN LISTS libraries)
   lines_of(others EXCLUDE "${of_lockstep}|^[0-9a-f]+ A LOCKSTEP_" nm --dynamic --defined-only --demangle
            --with-symbol-versions ${library})
-  expect_none("${library}: expected symbols of lockstep alone" ${others})
+  expect_none("${library}: expected only symbols of lockstep" ${others})
 endforeach()
 list(FILTER libraries INCLUDE REGEX "liblockstep-torch")
 foreach(library IN LISTS libraries)
   lines_of(private INCLUDE " [A-Z] .*@@LOCKSTEP_PRIVATE_" nm --dynamic --defined-only --demangle --with-symbol-versions ${library})
-  expect_none("${library}: nobody needs its private symbols" ${private})
+  expect_none("${library}: expected no private symbols, because no other library uses them" ${private})
 endforeach()
 
 set(flags "")
@@ -90,21 +90,21 @@ run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/build/consumer -B ${WORK_DIR}/plain
     -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_DISABLE_FIND_PACKAGE_Torch=ON ${flags})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/plain)
 if(EXISTS ${WORK_DIR}/plain/network)
-  message(FATAL_ERROR "expected no programs with networks where libtorch is not found")
+  message(FATAL_ERROR "expected no programs with networks without libtorch")
 endif()
 run(${prefix}/bin/lockstep run --num-instances 2 ${WORK_DIR}/plain/consumer)
 if(NOT output MATCHES "\\[1\\] instance 1 of 2, sum 3, squares 285")
   message(FATAL_ERROR "expected the consumer's lines, found: ${output}")
 endif()
 if(NOT output MATCHES "\\[0\\] \\[Epoch 01\\]: 100%.*2/2 .*, sum=285\\]" OR output MATCHES "\\[1\\] \\[Epoch")
-  message(FATAL_ERROR "expected a bar of instance 0 alone, found: ${output}")
+  message(FATAL_ERROR "expected a progress bar only of instance 0, found: ${output}")
 endif()
 run(ldd ${WORK_DIR}/plain/consumer)
 if(NOT output MATCHES "liblockstep[.]so[.]0 => ${prefix}" OR output MATCHES "torch|libcudart")
   message(FATAL_ERROR "expected liblockstep.so.0 and no libtorch, found: ${output}")
 endif()
 
-# With libtorch, where the build has it.
+# With libtorch, if the build has it.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/build/consumer -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${prefix} ${flags})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --parallel 2)
 file(GLOB consumers ${WORK_DIR}/plain/consumer ${WORK_DIR}/build/*)
@@ -128,7 +128,7 @@ if(EXISTS ${WORK_DIR}/build/training)
     run(${CMAKE_COMMAND} -E chdir ${WORK_DIR} ${prefix}/bin/lockstep run --num-replicas 2
         --num-instances ${instances} ${WORK_DIR}/build/training)
     if(NOT output MATCHES "weights ([0-9a-f]+), twice, sum 23")
-      message(FATAL_ERROR "expected the same weights by both ways, found: ${output}")
+      message(FATAL_ERROR "expected the same weights from both calls, found: ${output}")
     endif()
     list(APPEND digests ${CMAKE_MATCH_1})
   endforeach()
@@ -141,7 +141,7 @@ elseif(EXISTS ${prefix}/bin/lockstep-train)
   message(FATAL_ERROR "expected programs with training, found none")
 endif()
 
-# Debug information is a component of its own, found by the build id.
+# Debug information is a separate component. Debuggers find it by the build id.
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/debug --component debug)
 file(GLOB_RECURSE files RELATIVE ${WORK_DIR}/debug ${WORK_DIR}/debug/*)
 list(LENGTH files debug_files)
@@ -150,5 +150,5 @@ if(debug_files LESS expected)
   message(FATAL_ERROR "expected debug information of each program, found: ${files}")
 endif()
 list(FILTER files EXCLUDE REGEX "^lib/debug/[.]build-id/[0-9a-f][0-9a-f]/[0-9a-f]+[.]debug$")
-expect_none("expected debug information alone" ${files})
+expect_none("expected only debug information" ${files})
 file(REMOVE_RECURSE ${WORK_DIR})

@@ -1,7 +1,7 @@
 # cmake -D SOURCE_DIR=<tree> -P migrate_names_test.cmake
 #
-# What stands as code in the last column of docs/guides/migration.md's tables is there: C++ in
-# consumer/migrate.cpp, which is compiled, and options and commands in the command line's sources.
+# Checks the code in the last column of the tables of docs/guides/migration.md: C++ must occur in consumer/migrate.cpp,
+# which is compiled; options and commands must occur in lockstep/cli.
 cmake_minimum_required(VERSION 3.25)
 
 file(READ ${CMAKE_CURRENT_LIST_DIR}/consumer/migrate.cpp program)
@@ -41,7 +41,7 @@ foreach(row IN LISTS rows)
   endforeach()
 endforeach()
 if(missing)
-  message(FATAL_ERROR "docs/guides/migration.md has what is not there:\n${missing}")
+  message(FATAL_ERROR "docs/guides/migration.md names code that does not exist:\n${missing}")
 endif()
 if(checked LESS 130)
   message(FATAL_ERROR "expected the tables of docs/guides/migration.md, found ${checked} pieces of code in them")
