@@ -117,7 +117,7 @@ build-with-tests: packages-build packages-test
 
 ## make bench       measure lockstep and the installed peers on this machine
 .PHONY: bench
-bench: build-with-tests
+bench: packages-test build
 	@cmake --build --preset release --target micro-benchmarks
 	$(BUILD)/bin/lockstep bench launch
 	$(BUILD)/bin/lockstep bench comm
@@ -133,7 +133,7 @@ bench: build-with-tests
 ## make compare     compare lockstep with PyTorch, Gloo and Open MPI (RUNS=5), in docs/internals/comparison.md and README.md
 RUNS := 5
 .PHONY: compare
-compare: packages-test build-with-tests
+compare: packages-test build
 	python3 bench/compare --lockstep $(BUILD)/bin/lockstep --runs $(RUNS) --json build/comparison.json \
 	  --output docs/internals/comparison.md --readme README.md
 
