@@ -21,6 +21,9 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The environment of every process on a host.
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp/home",
+               "USER": "root", "LANG": "C.UTF-8", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build/release"))
 NETWORK = "10.77.0"
 PROGRAMS = ("unshare", "nsenter", "ip", "tc", "mount", "ssh", "ssh-keygen", "/usr/sbin/sshd")
@@ -135,15 +138,10 @@ class Host(Namespaces):
         super().__init__(["--net", "--mount", "--uts", "--ipc", "--pid"],
                          [sys.executable, pathlib.Path(__file__).with_name("host_init.py"), name, folder, *keep])
 
-    @property
-    def environment(self):
-        return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp/home",
-                "USER": "root", "LANG": "C.UTF-8", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
     def start(self, arguments, env=None, **options):
         """A process on this host, in the folder that all hosts share; what `Popen` takes besides."""
         return subprocess.Popen(self.command(["--wd=" + str(self._folder.parent / "shared"), *arguments]),
-                                env=self.environment | (env or {}), **options)
+                                env=ENVIRONMENT | (env or {}), **options)
 
     def run(self, arguments, timeout=180, **options):
         """The same to its end; output is text, with errors in it."""

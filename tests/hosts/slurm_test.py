@@ -88,7 +88,7 @@ class SlurmTest(HostsTest):
         hosts, slurm = self.slurm()
         before = hosts["b"].counted_bytes("tx")
         number = slurm.submit(rig.ROOT / "examples/slurm/train.sbatch", arguments=EXAMPLE_DATA,
-                              env={"PATH": f"{LOCKSTEP.parent}:{hosts['a'].environment['PATH']}"})
+                              env={"PATH": f"{LOCKSTEP.parent}:{rig.ENVIRONMENT['PATH']}"})
         self.wait_for_training(hosts, before)
         # As Slurm does when its time is nearly over.
         slurm.run(["scancel", "--signal=TERM", str(number)])
