@@ -31,8 +31,8 @@ void check_kept_loader(Engine& engine, const NamedOptions& options) {
   if (engine.loader_print() == print) return;
   throw Error(ErrorKind::Options,
               "resume: the loader has another batch size, other samples or another order than in "
-              "the run that this one goes on with",
-              "give the old values, or begin anew");
+              "the run that this one continues",
+              "give the old values, or start a new run");
 }
 
 }  // namespace
