@@ -55,29 +55,31 @@ CommOptions to_options(const CommArguments& arguments) {
 
 Command comm_command(CLI::App& app) {
   const auto arguments = std::make_shared<CommArguments>();
-  auto* comm = app.add_subcommand("comm", "collectives between processes, beside Gloo and MPI");
+  auto* comm = app.add_subcommand(
+      "comm", "measure collectives between processes, compared with Gloo and MPI");
   cli::set_usage(*comm, "bench comm [options]");
   comm->add_option("--op", arguments->op, "all_reduce, reduce_scatter, all_gather or broadcast")
       ->check(cli::suggest(kCollectives))
       ->type_name("NAME")
       ->capture_default_str();
   comm->add_option("--instances", arguments->options.instances,
-                   "processes; each number is measured")
+                   "numbers of processes; each number is measured")
       ->delimiter(',')
       ->check(CLI::Range(2, 256))
       ->type_name("LIST")
       ->capture_default_str();
-  comm->add_option("--sizes", arguments->sizes, "bytes of the whole, as 4096, 4K, 100M or 1G")
+  comm->add_option("--sizes", arguments->sizes,
+                   "sizes of the data in bytes, for example 4096, 4K, 100M or 1G")
       ->delimiter(',')
       ->type_name("LIST")
       ->capture_default_str();
   comm->add_option("--against", arguments->against,
-                   "gloo, mpi, or none for lockstep alone [those that are built]")
+                   "systems to compare with: gloo, mpi or none [all that are built]")
       ->delimiter(',')
       ->check(cli::suggest(std::array{"gloo", "mpi", "none"}))
       ->type_name("LIST");
   add_common_options(*comm, arguments->options.rounds,
-                     "turns of each; a slow size ends after 5 where they take long",
+                     "number of rounds for each size; slow sizes end after 5 rounds",
                      arguments->json_file);
   return {comm, [arguments](const topology::Environment& environment) {
             const auto report = measure_comm(to_options(*arguments), environment);

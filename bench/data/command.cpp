@@ -43,35 +43,39 @@ DataOptions to_options(const DataBenchArguments& arguments) {
 
 Command data_command(CLI::App& app) {
   const auto arguments = std::make_shared<DataBenchArguments>();
-  auto* data = app.add_subcommand("data", "load data, beside PyTorch's loader");
+  auto* data = app.add_subcommand(
+      "data", "measure the loading of data, compared with the loader of PyTorch");
   cli::set_usage(*data, "bench data [options]");
   arguments->data.dataset = "synthetic";
   cli::add_data_options(*data, arguments->data);
   data->add_option("--pipeline", arguments->pipelines,
-                   "tutorial (flip, resize 64x64, u8), standard (crop, flip, normalized f32), none")
+                   "transformations: tutorial (flip, resize to 64x64, u8), standard (crop, flip, "
+                   "normalize, f32) or none")
       ->check(cli::suggest(kLoadWorks))
       ->delimiter(',')
       ->type_name("LIST")
       ->capture_default_str();
-  data->add_option("--workers", arguments->workers,
-                   "threads beside the one that asks for batches; each number is measured "
-                   "[one less than there are cores]")
+  data->add_option(
+          "--workers", arguments->workers,
+          "numbers of worker threads, besides the thread that requests batches; each number is "
+          "measured [number of cores minus one]")
       ->delimiter(',')
       ->check(CLI::Range(0, 1024))
       ->type_name("LIST");
-  data->add_option("--batch-size", arguments->options.batch_size, "pictures of a batch")
+  data->add_option("--batch-size", arguments->options.batch_size, "number of images in a batch")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   data->add_option("--buffers", arguments->options.buffers,
-                   "batches that are filled or held at once")
+                   "number of batches that are filled or in use at the same time")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  data->add_option("--against", arguments->against, "torch, or none for lockstep alone")
+  data->add_option("--against", arguments->against, "system to compare with: torch or none")
       ->check(cli::suggest(torch_or_none()))
       ->type_name("NAME")
       ->capture_default_str();
   add_common_options(*data, arguments->options.rounds,
-                     "measurements of each, a quarter second long", arguments->json_file);
+                     "number of measurements of each system; each takes a quarter of a second",
+                     arguments->json_file);
   return {data, [arguments](const topology::Environment& environment) {
             const auto report = measure_data(to_options(*arguments), environment);
             publish(report.to_table(), report.to_json(), arguments->json_file);

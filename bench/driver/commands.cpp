@@ -36,7 +36,7 @@ std::vector<std::string> torch_or_none() {
 }
 
 void add_json_option(CLI::App& command, std::string& file) {
-  command.add_option("--json", file, "also write the results to a file")->type_name("FILE");
+  command.add_option("--json", file, "also write the results as JSON")->type_name("FILE");
 }
 
 void add_common_options(CLI::App& command, int& rounds, const std::string& what_a_round_is,
@@ -55,7 +55,8 @@ void publish(const std::string& table, const std::string& json, const std::strin
 void run_bench(const std::vector<std::string>& arguments,
                const topology::Environment& environment) {
   if (run_worker(arguments)) return;
-  CLI::App app("Measures this machine, beside the peers that are installed.", "bench");
+  CLI::App app("Measures this machine, and compares lockstep with other installed systems.",
+               "bench");
   cli::set_usage(app, "bench launch|comm|data|train|pipeline [options]");
   app.require_subcommand(1);
   const std::vector<Command> commands{launch_command(app), comm_command(app), data_command(app),

@@ -24,18 +24,19 @@ struct LaunchArguments {
 Command launch_command(CLI::App& app) {
   const auto arguments = std::make_shared<LaunchArguments>();
   auto* launch = app.add_subcommand(
-      "launch", "start processes and see them end, beside mpirun where it is installed");
+      "launch", "measure the start and end of processes, compared with mpirun if it is installed");
   cli::set_usage(*launch, "bench launch [options]");
-  launch->add_option("--instances", arguments->options.instances, "processes to start")
+  launch->add_option("--instances", arguments->options.instances, "number of processes")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   launch
-      ->add_option("--against", arguments->against,
-                   "torch, for Python ranks that meet over Gloo; or none")
+      ->add_option(
+          "--against", arguments->against,
+          "another system to compare with: torch (Python ranks that connect over Gloo) or none")
       ->check(cli::suggest(torch_or_none()))
       ->type_name("NAME")
       ->capture_default_str();
-  add_common_options(*launch, arguments->options.rounds, "measurements of each",
+  add_common_options(*launch, arguments->options.rounds, "number of measurements of each system",
                      arguments->json_file);
   return {launch, [arguments](const topology::Environment& environment) {
             auto options = arguments->options;

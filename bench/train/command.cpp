@@ -41,47 +41,51 @@ constexpr int kRoundsAlone = 20;
 void add_torch_options(CLI::App& train, TrainArguments& to) {
   train
       .add_option("--work", to.works,
-                  "for --against torch: train (whole jobs), update (reducing and updating alone)")
+                  "for --against torch: train (whole jobs) or update (only reductions and updates)")
       ->check(cli::suggest(kTrainWorks))
       ->delimiter(',')
       ->type_name("LIST")
       ->capture_default_str();
-  train.add_option("--steps", to.steps, "for --against torch: of each job")
+  train.add_option("--steps", to.steps, "for --against torch: number of steps of each job")
       ->check(CLI::Range(20, 100'000))
       ->capture_default_str();
 }
 
 CLI::App* add_options(CLI::App& app, TrainArguments& to) {
   const AgainstTorchOptions torch;
-  auto* train = app.add_subcommand("train", "train a network, beside libtorch's layers or PyTorch");
+  auto* train = app.add_subcommand(
+      "train", "measure the training of a network, compared with libtorch or PyTorch");
   cli::set_usage(*train, "bench train [options]");
   train
-      ->add_option("--against", to.against,
-                   "torch: whole jobs of a resnet20 beside PyTorch's DistributedDataParallel; "
-                   "none: steps of one process beside libtorch's own layers")
+      ->add_option(
+          "--against", to.against,
+          "torch: jobs that train a resnet20, compared with DistributedDataParallel of PyTorch; "
+          "none: steps of one process, compared with the layers of libtorch")
       ->check(cli::suggest(torch_or_none()))
       ->type_name("NAME")
       ->capture_default_str();
   cli::add_model_options(*train, to.model);
-  train->add_option("--batch-size", to.batch_size, "pictures of a micro-batch")
+  train->add_option("--batch-size", to.batch_size, "number of images in a micro-batch")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 20))
       ->capture_default_str();
   train
-      ->add_option("--instances", to.instances,
-                   fmt::format("processes of a job, for --against torch [{}]", torch.instances))
+      ->add_option(
+          "--instances", to.instances,
+          fmt::format("for --against torch: number of processes of a job [{}]", torch.instances))
       ->check(CLI::Range(1, 1024));
   train
       ->add_option("--threads-per-device", to.threads,
-                   "threads that compute; each number is measured")
+                   "numbers of threads that compute; each number is measured")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->type_name("LIST")
       ->capture_default_str();
   train
-      ->add_option("--rounds", to.rounds,
-                   fmt::format("steps of each, in turn [{}]; with --against torch, jobs of each "
-                               "[{}]",
-                               kRoundsAlone, torch.rounds))
+      ->add_option(
+          "--rounds", to.rounds,
+          fmt::format("number of steps of each system [{}]; with --against torch, number of "
+                      "jobs of each system [{}]",
+                      kRoundsAlone, torch.rounds))
       ->check(CLI::Range(1, 10000));
   add_torch_options(*train, to);
   add_json_option(*train, to.json_file);

@@ -27,7 +27,8 @@ Command pipeline_command(CLI::App& app) {
   const auto arguments = std::make_shared<PipelineArguments>();
   auto& to = arguments->options;
   auto* pipeline = app.add_subcommand(
-      "pipeline", "train a network over several devices, under each schedule of its stages");
+      "pipeline",
+      "measure the training of a network over several devices, with each pipeline schedule");
   cli::set_usage(*pipeline, "bench pipeline [options]");
   pipeline->add_option("--model", to.model, fmt::format("{}", fmt::join(nn::kNetworkNames, ", ")))
       ->check(cli::suggest(nn::kNetworkNames))
@@ -41,11 +42,13 @@ Command pipeline_command(CLI::App& app) {
         ->check(CLI::Range(least, 1 << 20))
         ->capture_default_str();
   };
-  add("--batch-size", to.batch_size, 1, "images of a micro-batch");
-  add("--gradient-accumulation", to.gradient_accumulation, 1, "micro-batches of a step");
-  add("--devices-per-replica", to.devices_per_replica, 2, "stages, each on a device of one thread");
-  add("--steps", to.steps, 2, "optimizer steps of a job; the first one warms up");
-  add_common_options(*pipeline, to.rounds, "jobs of each, in turn", arguments->json_file);
+  add("--batch-size", to.batch_size, 1, "number of images in a micro-batch");
+  add("--gradient-accumulation", to.gradient_accumulation, 1, "number of micro-batches in a step");
+  add("--devices-per-replica", to.devices_per_replica, 2,
+      "number of stages, each on a device with one thread");
+  add("--steps", to.steps, 2, "number of optimizer steps of a job; the first step is the warm-up");
+  add_common_options(*pipeline, to.rounds, "number of jobs for each schedule",
+                     arguments->json_file);
   return {pipeline, [arguments](const topology::Environment& environment) {
             check(arguments->options);
             cli::program_beside("lockstep-train");  // the jobs need it

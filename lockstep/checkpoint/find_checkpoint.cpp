@@ -52,12 +52,12 @@ std::optional<Checkpoint> find_checkpoint(const Resume& resume, const fs::path& 
     throw Error(ErrorKind::Data,
                 fmt::format("resume: expected a whole checkpoint in {}, found {} that are damaged",
                             among->string(), damaged),
-                "--checkpoint-dir with another folder, to begin anew");
+                "--checkpoint-dir with another folder, to start a new run");
   }
   if (resume.from == Resume::From::NewestIfAny) return std::nullopt;
   throw Error(ErrorKind::Options,
               fmt::format("resume: expected a checkpoint in {}, found none", among->string()),
-              "--resume=auto begins where there is none");
+              "--resume=auto starts a new run if there is none");
 }
 
 std::optional<Checkpoint> find_checkpoint_of_job(std::string_view job, const fs::path& folder,
@@ -119,7 +119,7 @@ void check_is_unused(std::string_view where, const fs::path& folder) {
   throw Error(ErrorKind::Options,
               fmt::format("{}: expected a folder without checkpoints, found {} in {}", where,
                           there.size(), folder.string()),
-              "--resume to go on from the newest, or another --checkpoint-dir");
+              "--resume to continue from the newest, or another --checkpoint-dir");
 }
 
 }  // namespace lockstep::checkpoint

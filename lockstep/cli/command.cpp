@@ -26,7 +26,7 @@ std::string overview(std::span<const Command> commands) {
     if (command.summary == nullptr) continue;
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);
   }
-  return text + "\n'lockstep COMMAND --help' tells the options of each.\n";
+  return text + "\n'lockstep COMMAND --help' shows the options of a command.\n";
 }
 
 Command find_command(std::span<const Command> commands, const std::string& name) {

@@ -6,7 +6,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::array kCommands{
-    Command{"dashboard", "show the jobs of this machine in a browser", dashboard_here},
+    Command{"dashboard", "show jobs in a browser", dashboard_here},
     Command{"version", "print the version", version},
 };
 

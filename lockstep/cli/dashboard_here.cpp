@@ -30,34 +30,34 @@ struct DashboardArguments {
 
 void define(CLI::App& app, DashboardArguments& to) {
   to.options.port = kUsualDashboardPort;
-  app.add_option("--port", to.options.port, "0: a free port")
+  app.add_option("--port", to.options.port, "port of the page; 0: a free port")
       ->check(whole_number())
       ->type_name("PORT")
       ->capture_default_str();
-  app.add_option(
-         "--address", to.options.address,
-         "address to listen on; an address beyond loopback requires a token, and if none is "
-         "given, a token is made")
+  app.add_option("--address", to.options.address,
+                 "address to listen on; an address other than loopback requires a token; without "
+                 "--token-file, lockstep then creates a token")
       ->type_name("ADDRESS")
       ->capture_default_str();
   app.add_option("--name", to.options.names,
-                 "a name of this machine that browsers may use besides its address; repeatable")
+                 "name of this machine that browsers may use besides its address; repeatable")
       ->type_name("NAME")
       ->allow_extra_args(false);
   app.add_option("--token-file", to.token_file,
-                 "a file whose first line is the token that browsers need, 16 to 128 letters and "
+                 "file with the token that browsers need in its first line, 16 to 128 letters and "
                  "digits; '-': standard input [none on loopback]")
       ->type_name("FILE");
   app.add_option("--job", to.job, "show only this job [all]")->type_name("ID");
   app.footer(
       "Shows the jobs of this machine in a browser until Ctrl-C or SIGTERM: their instances,\n"
-      "curves, events, the slowest instance and the bottleneck. A job that ends stays on the "
-      "page,\n"
-      "with its exit code and the cause of a failure. No request of a browser changes a job or\n"
-      "reads a file. The page shows all hosts of a job on the machine where the job was started.\n"
+      "curves, events, the slowest instance and the bottleneck. A job that has ended stays on the\n"
+      "page, with its exit code and the cause of a failure. No request of a browser changes a job\n"
+      "or reads a file. The page shows all hosts of a job on the machine where the job was "
+      "started.\n"
       "\n"
-      "Everybody with an account on this machine can reach loopback. Without a token, the page\n"
-      "therefore shows only your own jobs. With a token, root sees the jobs of all users.\n"
+      "Every user of this machine can open a page on loopback. Without a token, the page "
+      "therefore\n"
+      "shows only your own jobs. With a token, root sees the jobs of all users.\n"
       "\n"
       "Example: lockstep dashboard --port 8080\n");
 }

@@ -38,33 +38,36 @@ struct Arguments {
 };
 
 void add_split(CLI::App& app, Arguments& to) {
-  app.add_option("--split", to.split, "train, test or all")
+  app.add_option("--split", to.split, "part of the dataset: train, test or all")
       ->check(suggest(split_choices()))
       ->type_name("NAME")
       ->capture_default_str();
 }
 
 CLI::App* add_pack(CLI::App& app, Arguments& to) {
-  auto* pack = app.add_subcommand("pack", "turn a set into one file that processes share");
+  auto* pack =
+      app.add_subcommand("pack", "convert a dataset into a pack, one file that processes share");
   set_usage(*pack, "data pack [options]");
   add_data_options(*pack, to.data);
   add_split(*pack, to);
-  pack->add_option("--output", to.output,
-                   "the file, or a folder for NAME-SPLIT.pack [the cache, where it is found again]")
+  pack->add_option(
+          "--output", to.output,
+          "output file, or folder for NAME-SPLIT.pack [the cache, where later runs find the pack]")
       ->type_name("PATH");
-  pack->add_flag("--as-stored", to.as_stored,
-                 "keep JPEG and PNG files as they are: a smaller pack that is decoded when read");
-  pack->add_option("--threads", to.threads, "threads that decode [one per core]")
+  pack->add_flag(
+      "--as-stored", to.as_stored,
+      "keep JPEG and PNG files: the pack is smaller, and images are decoded when they are read");
+  pack->add_option("--threads", to.threads, "number of threads that decode [one per core]")
       ->check(CLI::Range(1, 1024));
   return pack;
 }
 
 CLI::App* add_info(CLI::App& app, Arguments& to) {
-  auto* info = app.add_subcommand("info", "what a set or a pack holds");
+  auto* info = app.add_subcommand("info", "show the contents of a dataset or of a pack");
   set_usage(*info, "data info [options]");
   add_data_options(*info, to.data);
   add_split(*info, to);
-  info->add_flag("--verify", to.verify, "read all of it, and check every byte that has a checksum");
+  info->add_flag("--verify", to.verify, "read all samples and verify all checksums");
   return info;
 }
 
@@ -202,7 +205,7 @@ int info(const Arguments& arguments) {
 }  // namespace
 
 int data_command(const Invocation& invocation) {
-  CLI::App app("Data sets: what they hold, and packs of them.", "data");
+  CLI::App app("Shows or packs datasets.", "data");
   set_usage(app, "data pack|info [options]");
   app.require_subcommand(1);
   Arguments arguments;

@@ -19,24 +19,27 @@ void add_set_options(CLI::App& app, DataArguments& to, const std::string& group)
       ->group(group)
       ->capture_default_str();
   app.add_option("--data-dir", to.data_dir,
-                 "the folder that holds the set [datasets; where Debian's packages put it]")
+                 "folder with the dataset [datasets; the folder of the Debian package]")
       ->type_name("DIR")
       ->group(group);
   app.add_option("--cache-path,--executable-cache-path", to.cache_dir,
-                 "where packs are kept [the user's cache]")
+                 "folder for packs [the user's cache]")
       ->type_name("DIR")
       ->group(group);
 }
 
 void add_synthetic_options(CLI::App& app, DataArguments& to, const std::string& group) {
-  app.add_option("--size", to.synthetic.size, "samples of the synthetic set")
+  app.add_option("--size", to.synthetic.size, "number of synthetic samples")
+      ->type_name("N")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--classes", to.synthetic.classes, "classes of the synthetic set")
+  app.add_option("--classes", to.synthetic.classes, "number of synthetic classes")
+      ->type_name("N")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--data-seed", to.synthetic.seed, "what the synthetic set is made from")
+  app.add_option("--data-seed", to.synthetic.seed, "seed of the synthetic samples")
       ->check(whole_number())
+      ->type_name("SEED")
       ->group(group)
       ->capture_default_str();
 }
@@ -45,7 +48,8 @@ void add_data_options(CLI::App& app, DataArguments& to) {
   add_set_options(app, to, "Options");
   const auto* const group = "Synthetic data";
   add_synthetic_options(app, to, group);
-  app.add_option("--image-size", to.image_size, "height, width and channels of its pictures")
+  app.add_option("--image-size", to.image_size,
+                 "height, width and channels of the synthetic images")
       ->group(group)
       ->type_name("HxWxC")
       ->capture_default_str();

@@ -6,8 +6,8 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::array kCommands{
-    Command{"data", "data sets: what they hold, and packs of them", data_command},
-    Command{"diff", "where two runs or two weight files differ", diff_command},
+    Command{"data", "show or pack datasets", data_command},
+    Command{"diff", "find the first difference between two runs or two weight files", diff_command},
     Command{"version", "print the version", version},
 };
 

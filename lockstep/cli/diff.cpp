@@ -24,14 +24,14 @@ using weights::StepDifference;
 using weights::TensorDifference;
 
 constexpr auto kFooter =
-    "A and B are two runs: digest logs that training wrote with --digest-every N, or the log\n"
-    "folders that hold them as digests.jsonl. Or they are two weight files: .safetensors, .pt, "
-    ".pth.\n\n"
-    "Of two runs it tells the first recorded step after which a loss or a tensor differs in any\n"
-    "bit, and the last before it at which they agree. Of two weight files it tells each tensor\n"
-    "that differs, by how many elements, and where these are furthest from each other.\n\n"
-    "Exit code: 0 where A and B agree, 1 where they differ, 2 and up where that could not be\n"
-    "found out.\n\n"
+    "A and B are two runs or two weight files. A run is a digest log that a training wrote with\n"
+    "--digest-every N, or the log folder that contains it as digests.jsonl. A weight file ends in\n"
+    ".safetensors, .pt or .pth.\n\n"
+    "For two runs, the command prints the first recorded step after which a bit of a loss or of\n"
+    "a tensor differs, and the last step before it at which the runs agree. For two weight files,\n"
+    "it prints each tensor that differs, the number of elements that differ, and the largest\n"
+    "difference.\n\n"
+    "Exit code: 0 if A and B agree, 1 if they differ, 2 or higher after an error.\n\n"
     "  lockstep diff logs/one-instance logs/four-instances\n"
     "  lockstep diff before.safetensors after.pt\n";
 
@@ -68,7 +68,7 @@ Source find_source(const std::string& name) {
     if (fs::exists(log, failure)) return {Kind::Log, std::move(log)};
     throw Error(
         ErrorKind::Data,
-        fmt::format("diff: {}: expected a folder that holds {}, found none in it", name,
+        fmt::format("diff: {}: expected a folder that contains {}, found none in it", name,
                     weights::kDigestLogName),
         fmt::format("record a run with lockstep train --digest-every 10 --log-dir {}", name));
   }
@@ -86,7 +86,7 @@ std::string or_none(const std::string& value) {
 
 void print_facts(const LogComparison& result) {
   for (const auto& [key, values] : result.facts) {
-    fmt::print("the runs were not started alike: {} {} and {}\n", printable(key),
+    fmt::print("the runs have different options: {} {} and {}\n", printable(key),
                or_none(values.first), or_none(values.second));
   }
 }
@@ -95,7 +95,10 @@ void print_facts(const LogComparison& result) {
 std::vector<std::string> parts_of(const StepDifference& step) {
   std::vector<std::string> parts;
   const auto [losses_a, losses_b] = step.numbers_of_losses;
-  if (losses_a != losses_b) parts.push_back(fmt::format("{} losses and {}", losses_a, losses_b));
+  if (losses_a != losses_b) {
+    parts.push_back(
+        fmt::format("{} losses in the first run, {} in the second", losses_a, losses_b));
+  }
   if (!step.losses.empty()) {
     const auto& [replica, a, b] = step.losses.front();
     parts.push_back(
@@ -158,7 +161,7 @@ int compare_files(const Source& a, const Source& b, const DiffArguments& argumen
     fmt::print("  {}\n", describe(differences[i], arguments));
   }
   if (shown < differences.size()) {
-    fmt::print("  and {} more, which --all lists\n", differences.size() - shown);
+    fmt::print("  and {} more; --all lists them\n", differences.size() - shown);
   }
   return kDifferent;
 }
@@ -182,17 +185,20 @@ int compare(const DiffArguments& arguments) {
 }  // namespace
 
 int diff_command(const Invocation& invocation) {
-  CLI::App app("Tells where two runs, or two weight files, differ.", "diff");
+  CLI::App app("Finds the first difference between two runs or two weight files.", "diff");
   set_usage(app, "diff [options] A B");
   app.footer(kFooter);
   DiffArguments arguments;
   app.add_option("A", arguments.a, "a digest log, a log folder or a weight file")
       ->required()
       ->type_name("PATH");
-  app.add_option("B", arguments.b, "another one of the same kind")->required()->type_name("PATH");
-  app.add_flag("--all", arguments.all,
-               fmt::format("list every tensor in which weight files differ, not the first {}",
-                           kMostTensors));
+  app.add_option("B", arguments.b, "another log or file of the same kind")
+      ->required()
+      ->type_name("PATH");
+  app.add_flag(
+      "--all", arguments.all,
+      fmt::format("list all tensors that differ between weight files, not only the first {}",
+                  kMostTensors));
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
   const int code = compare(arguments);
   // A difference must not be told by the exit code alone because a disk is full.

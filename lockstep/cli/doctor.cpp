@@ -16,7 +16,7 @@
 namespace lockstep::cli {
 namespace {
 
-/// Something that lockstep uses where it is there: a program, a library or a file.
+/// A program, a library or a file that lockstep uses if it is installed.
 struct OptionalPart {
   enum class Kind { Program, Library, File };
   const char* name;
@@ -27,16 +27,16 @@ struct OptionalPart {
 };
 
 constexpr std::array kOptionalParts{
-    OptionalPart{"eu-stack", "where an instance is stuck, in a verdict",
-                 OptionalPart::Kind::Program, "eu-stack", "elfutils"},
-    OptionalPart{"Open MPI", "jobs of mpirun; the peer of bench launch and bench comm",
+    OptionalPart{"eu-stack", "stack of an instance that hangs", OptionalPart::Kind::Program,
+                 "eu-stack", "elfutils"},
+    OptionalPart{"Open MPI", "jobs that mpirun starts; comparison in bench launch and bench comm",
                  OptionalPart::Kind::Program, "mpirun", "openmpi-bin"},
     OptionalPart{"PyTorch for Python", "torch.distributed scripts under lockstep run",
                  OptionalPart::Kind::File, "/usr/lib/python3/dist-packages/torch/__init__.py",
                  "python3-torch"},
-    OptionalPart{"torchvision for Python", "the peer of bench data", OptionalPart::Kind::File,
+    OptionalPart{"torchvision for Python", "comparison in bench data", OptionalPart::Kind::File,
                  "/usr/lib/python3/dist-packages/torchvision/__init__.py", "python3-torchvision"},
-    OptionalPart{"Fashion-MNIST", "a real data set", OptionalPart::Kind::File,
+    OptionalPart{"Fashion-MNIST", "the default dataset", OptionalPart::Kind::File,
                  "/usr/share/datasets/fashion-mnist", "dataset-fashion-mnist"},
     OptionalPart{"NVIDIA driver", "GPUs", OptionalPart::Kind::Library, "libcuda.so.1",
                  "nvidia-driver (non-free)"},
@@ -71,7 +71,7 @@ void print_build() {
 }
 
 void print_optional_parts(const topology::Environment& environment) {
-  ui::Table table({"optional part", "here", "used for", "package"});
+  ui::Table table({"optional part", "installed", "used for", "package"});
   for (const auto& part : kOptionalParts) {
     table.add(
         {part.name, is_present(part, environment) ? "yes" : "no", part.used_for, part.package});
@@ -82,8 +82,9 @@ void print_optional_parts(const topology::Environment& environment) {
 }  // namespace
 
 int doctor(const Invocation& invocation) {
-  CLI::App app("Tells what this build and this machine offer, and which package brings the rest.",
-               "doctor");
+  CLI::App app(
+      "Shows the optional parts of the build and of the machine, and their Debian packages.",
+      "doctor");
   set_usage(app, "doctor");
   if (parse(app, invocation.arguments) == Parsed::HelpShown) return 0;
   print_build();

@@ -22,19 +22,19 @@
 namespace lockstep::cli {
 namespace {
 
-/// Sets with a mean and a deviation of their own. All others are normalized as packs are.
+/// Datasets with their own mean and deviation. All others are normalized as packs are.
 constexpr std::array<std::string_view, 4> kSetsWithStatistics{"cifar10", "cifar100",
                                                               "fashion-mnist", "mnist"};
 
-/// A training with `--dataset cifar10` normalizes pictures in another way than one with a pack of
-/// them. With the wrong one the accuracy would be low without an error.
+/// A training with `--dataset cifar10` and a training with a pack of CIFAR-10 normalize the images
+/// differently. With the wrong normalization, the accuracy would be low without an error.
 void note_normalization(const train::TrainRequest& request) {
   if (!request.dataset.ends_with(".pack") || !request.normalize_as.empty()) return;
   const auto name = data::PackDataset::open(request.dataset)->footer().name;
   const auto set = std::string_view(name).substr(0, name.rfind('-'));
   if (std::ranges::find(kSetsWithStatistics, set) == kSetsWithStatistics.end()) return;
   fmt::print(stderr,
-             "lockstep: note: {0} holds {1}. If the weights were trained with --dataset {1}, "
+             "lockstep: note: {0} contains {1}. If the weights were trained with --dataset {1}, "
              "pass --normalize-as {1}\n",
              request.dataset, set);
 }

@@ -73,7 +73,7 @@ std::string name_of_class(const EvaluationSummary& summary, std::int64_t one) {
   return data::printable(summary.class_names[static_cast<std::size_t>(one)]);
 }
 
-/// Number and, if the data set has names, name of each class.
+/// Number and, if the dataset has names, name of each class.
 std::vector<Column> class_columns(const EvaluationSummary& summary, const std::string& heading,
                                   const std::vector<std::int64_t>& classes) {
   std::vector<Column> columns{
@@ -157,7 +157,7 @@ std::string largest_confusions(const EvaluationSummary& summary) {
   }
   return fmt::format(
       "the {} most frequent of {} confusions ({} wrong predictions); --json FILE "
-      "writes the whole matrix\n{}",
+      "writes all confusions\n{}",
       shown, all.size(), wrong, table_of(columns));
 }
 

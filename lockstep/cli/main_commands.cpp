@@ -38,20 +38,20 @@ int model_elsewhere(const Invocation& invocation) {
 }
 
 constexpr std::array kCommands{
-    Command{"run", "start a program in many instances and watch over them", run},
-    Command{"train", "train a network, alone or in many instances", train_elsewhere},
-    Command{"eval", "evaluate weights: accuracy, classes, confusion matrix", eval_elsewhere},
-    Command{"plan", "show what a training would decide, without training", plan_elsewhere},
-    Command{"data", "data sets: what they hold, and packs of them", data_elsewhere},
-    Command{"model", "networks: what they are made of, and files of their weights",
-            model_elsewhere},
-    Command{"diff", "where two runs or two weight files differ", diff_elsewhere},
-    Command{"bench", "measure this machine: launch, comm, data, train, pipeline", bench_elsewhere},
-    Command{"monitor", "the devices of this machine, and the jobs on them", monitor},
-    Command{"dashboard", "the same in a browser, with curves and events", dashboard_elsewhere},
-    Command{"doctor", "what this build and this machine offer", doctor},
+    Command{"run", "start any program in many instances", run},
+    Command{"train", "train a network", train_elsewhere},
+    Command{"eval", "evaluate weights or a checkpoint", eval_elsewhere},
+    Command{"plan", "show the plan of a training, without training", plan_elsewhere},
+    Command{"data", "show or pack datasets", data_elsewhere},
+    Command{"model", "show networks and their weight files", model_elsewhere},
+    Command{"diff", "find the first difference between two runs or two weight files",
+            diff_elsewhere},
+    Command{"bench", "measure this machine", bench_elsewhere},
+    Command{"monitor", "show devices and jobs in the terminal", monitor},
+    Command{"dashboard", "show jobs in a browser", dashboard_elsewhere},
+    Command{"doctor", "show the optional parts of the build and of the machine", doctor},
     Command{"version", "print the version", version},
-    // What the launcher starts on each of several hosts: nobody's to call.
+    // The launcher starts this command on each host of a job. Users do not call it.
     Command{"agent", nullptr, agent},
 };
 

@@ -20,7 +20,7 @@ void print(const nn::ModelRequest& request, const nn::ModelDescription& model) {
   facts.add({"classes", std::to_string(model.classes)});
   facts.add({"parameters", std::to_string(model.parameters)});
   facts.add({"buffers", std::to_string(model.buffers)});
-  facts.add({"multiply-adds", fmt::format("{} for a picture", model.multiply_adds)});
+  facts.add({"multiply-adds", fmt::format("{} per image", model.multiply_adds)});
   ui::Table blocks({"block", "output"});
   for (const auto& block : model.blocks) blocks.add({block.name, shape_text(block.output)});
   fmt::print("{}\n{}\nweights: {}\n", facts.to_string(), blocks.to_string(), model.digest);

@@ -20,17 +20,17 @@ void add_model_options(CLI::App& app, ModelArguments& to) {
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--classes", request.classes,
-                 "what it tells apart; a TorchScript file has its own")
+                 "number of classes; a TorchScript file contains its own number")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
-  app.add_option("--image-size", to.image_size, "height, width and channels of pictures")
+  app.add_option("--image-size", to.image_size, "height, width and channels of the images")
       ->type_name("HxWxC")
       ->capture_default_str();
-  app.add_option("--seed", request.seed, "of its first weights")
+  app.add_option("--seed", request.seed, "seed of the initial weights")
       ->check(whole_number())
       ->capture_default_str();
   app.add_option("--init-from", request.init_from,
-                 "weights from a .safetensors file, or from a state_dict that torch.save wrote")
+                 "weights: a .safetensors file, or a state_dict that torch.save wrote")
       ->type_name("FILE");
 }
 

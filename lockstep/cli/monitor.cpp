@@ -37,24 +37,23 @@ struct MonitorArguments {
 
 void define(CLI::App& app, MonitorArguments& arguments) {
   app.add_flag("-w,--watch", arguments.watch,
-               "draw the tables again and again; keys: q quit, s sort, j job");
-  app.add_flag("--json", arguments.json, "write everything as one JSON object instead of tables");
-  app.add_option("--job", arguments.job, "show one job alone; the beginning of its name is enough")
+               "update the tables continuously; keys: q quit, s sort, j job");
+  app.add_flag("--json", arguments.json, "print all values as one JSON object instead of tables");
+  app.add_option("--job", arguments.job, "show only this job; the beginning of its ID is enough")
       ->type_name("ID");
   app.add_option("--sort", arguments.order,
                  "order of the processes: job, cpu, memory, samples, time; default job")
       ->check(suggest(process_order_names()))
       ->type_name("NAME");
   app.add_option("--interval", arguments.interval_seconds,
-                 "seconds from one look to the next, with --watch; default 1")
+                 "with --watch: seconds between two updates; default 1")
       ->type_name("SECONDS");
   app.footer(
-      "Devices are the cores of this machine, the parts of them that jobs compute on, and its\n"
-      "NVIDIA GPUs, where their driver is there. Processes are the instances of your jobs on this\n"
-      "machine, and of everybody's where you may read what is theirs, as root may. A job over\n"
-      "several hosts is shown whole where it was started, with the devices of its hosts. What "
-      "does\n"
-      "not fit the terminal is left out, the least important first; --json has everything.\n");
+      "The first table lists the devices: the cores of this machine, the groups of cores that\n"
+      "jobs use, and the NVIDIA GPUs if their driver is installed. The second table lists the\n"
+      "instances of your jobs on this machine. For root, it lists the jobs of all users. The\n"
+      "machine on which a job was started shows all hosts of the job. If the terminal is too\n"
+      "narrow, the least important columns are left out. --json contains all values.\n");
 }
 
 void check(const CLI::App& app, const MonitorArguments& arguments) {
@@ -125,7 +124,7 @@ std::size_t output_width(const topology::Environment& environment) {
 }  // namespace
 
 int monitor(const Invocation& invocation) {
-  CLI::App app("Shows the devices of this machine and the jobs that compute on them.", "monitor");
+  CLI::App app("Shows the devices of this machine and the jobs that use them.", "monitor");
   set_usage(app, "monitor [--watch] [--json] [--job ID]");
   MonitorArguments arguments;
   define(app, arguments);

@@ -52,7 +52,7 @@ void add_place_options(CLI::App& app, WrittenArguments& to) {
   app.add_flag("--print-topology", parsed.print_topology,
                "show hosts, instances, replicas, devices and cores")
       ->group(group);
-  app.add_flag("--dry-run", parsed.dry_run, "show that and stop")
+  app.add_flag("--dry-run", parsed.dry_run, "show the same table and exit")
       ->group(group)
       ->configurable(false);
 }
@@ -81,7 +81,7 @@ void add_file_options(CLI::App& app, WrittenArguments& to) {
   app.set_config("--config", "", "read options from a file; the command line wins")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--export-config", to.export_config, "write the options given to a file")
+  app.add_option("--export-config", to.export_config, "write the given options to a file")
       ->type_name("FILE")
       ->group(group)
       ->configurable(false);

@@ -39,8 +39,10 @@ constexpr const char* kTrainFooter =
     "The same command with --resume=auto then continues. With --max-restarts, a crash costs one\n"
     "optimizer step.\n"
     "\n"
-    "Exit codes: 2 options, 3 data, 4 something is not available, 5 input or output, 6 timeout,\n"
-    "7 lost instance, 8 the training diverged.\n"
+    "Exit code: 2 for a wrong option, 3 for data or weights that do not match, 4 if a required\n"
+    "part of the build or the machine is missing, 5 for an input or output error, 6 for a "
+    "timeout,\n"
+    "7 for a lost instance, 8 if the training diverged, 75 if it was stopped and can continue.\n"
     "\n"
     "Example: lockstep train --model resnet20 --dataset fashion-mnist --batch-size 64 --replicas "
     "8\n";
@@ -55,13 +57,15 @@ constexpr const char* kPlanFooter =
     "Example: lockstep plan --model resnet101 --dataset cifar10 --devices-per-replica 2\n";
 
 constexpr const char* kEvalFooter =
-    "Every sample counts exactly once. Without other options, the result depends on the weights,\n"
-    "the data, --batch-size and the kind of processor. It does not depend on --num-instances, on\n"
-    "--replicas, or on what 'lockstep run' divides: every core computes batches of its own.\n"
-    "Each host has to be able to read the weights and the data.\n"
+    "Every sample counts exactly once. The result depends on the weights, the data, --batch-size\n"
+    "and the processor model. It does not depend on --num-instances, on --replicas or on options\n"
+    "of 'lockstep run': every core computes its own batches. Each host must be able to read the\n"
+    "weights and the data.\n"
     "\n"
-    "Exit code: 2 for a wrong option, 3 for data or weights that do not fit, 4 for what is not\n"
-    "available, 5 for input and output, 6 for a timeout, 7 for a lost instance.\n"
+    "Exit code: 2 for a wrong option, 3 for data or weights that do not match, 4 if a required\n"
+    "part of the build or the machine is missing, 5 for an input or output error, 6 for a "
+    "timeout,\n"
+    "7 for a lost instance.\n"
     "\n"
     "Example: lockstep eval --checkpoint checkpoints --dataset fashion-mnist --json result.json\n";
 
@@ -420,18 +424,18 @@ void describe(CLI::App& app, TrainCommand command) {
   set_usage(app, fmt::format("{} [options]", name_of(command)));
   switch (command) {
     case TrainCommand::Train:
-      app.description("Trains a network, with many replicas at once.");
+      app.description("Trains a network with many replicas in parallel.");
       app.footer(kTrainFooter);
       return;
     case TrainCommand::Plan:
       app.description(
-          "Shows what a training would decide, without training: placement, stages, buckets, "
-          "memory.");
+          "Shows the plan of a training, without training: placement, stages, buckets, memory.");
       app.footer(kPlanFooter);
       return;
     case TrainCommand::Eval:
       app.description(
-          "Evaluates weights on a data set: accuracy, loss, each class, confusion matrix.");
+          "Evaluates weights on a dataset: accuracy, loss, a table of the classes, confusion "
+          "matrix.");
       app.footer(kEvalFooter);
       return;
   }

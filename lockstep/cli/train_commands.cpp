@@ -6,10 +6,10 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::array kCommands{
-    Command{"train", "train a network on a data set", train_here},
-    Command{"eval", "evaluate weights: accuracy, classes, confusion matrix", eval_here},
-    Command{"plan", "show what a training would decide", plan_here},
-    Command{"model", "networks: what they are made of, and files of their weights", model_command},
+    Command{"train", "train a network", train_here},
+    Command{"eval", "evaluate weights or a checkpoint", eval_here},
+    Command{"plan", "show the plan of a training, without training", plan_here},
+    Command{"model", "show networks and their weight files", model_command},
     Command{"version", "print the version", version},
 };
 

@@ -90,7 +90,7 @@ void check_companions_of_evaluation(const CLI::App& app, const TrainOptions& wri
       {"--classes", "--dataset synthetic", is_synthetic, dataset},
       {"--data-seed", "--dataset synthetic", is_synthetic, dataset},
       {"--weights", "--checkpoint", !evaluation.checkpoint.empty(), "none is given"},
-      {"--split", "a data set that is not a .pack", !is_pack || evaluation.has_set_of_training,
+      {"--split", "a dataset that is not a .pack", !is_pack || evaluation.has_set_of_training,
        dataset},
   };
   check_companions(app, written, companions);

@@ -26,16 +26,16 @@ void add_model_options(CLI::App& app, TrainOptions& to, const std::string& group
       ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
-  app.add_option(
-         "--init-from", model.init_from,
-         "first weights from a .safetensors file, or from a state_dict that torch.save wrote")
+  app.add_option("--init-from", model.init_from,
+                 "initial weights: a .safetensors file, or a state_dict that torch.save wrote")
       ->type_name("FILE")
       ->group(group);
 }
 
 void add_image_size_option(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_option("--image-size", to.image_size,
-                 "pictures are resized to it; synthetic ones are made so, HxWxC too [as they are]")
+                 "size to which images are resized; for synthetic images, the size of the images, "
+                 "also with channels (HxWxC) [the size in the dataset; synthetic: 32x32x3]")
       ->type_name("HxW")
       ->group(group);
 }
@@ -43,25 +43,26 @@ void add_image_size_option(CLI::App& app, TrainOptions& to, const std::string& g
 void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   add_image_size_option(app, to, group);
   app.add_option("--augment", to.augment,
-                 "how pictures are varied: none, flip, or standard: flip and random crop")
+                 "image augmentation: none, flip, or standard (flip and random crop)")
       ->check(suggest(kAugments))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
   app.add_option("--limit-train", to.request.limit_train,
-                 "train with N samples that the seed chooses [all]")
+                 "train on N samples that the seed chooses [all]")
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group);
   app.add_option("--limit-test", to.request.limit_test,
-                 "test with N samples that the seed chooses [all]")
+                 "evaluate N samples that the seed chooses [all]")
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group);
 }
 
 void add_batch_size_option(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--batch-size", to.request.batch_size, "samples of a micro-batch on one replica")
+  app.add_option("--batch-size", to.request.batch_size,
+                 "number of samples in a micro-batch of one replica")
       ->check(whole_number(1))
       ->type_name("B")
       ->group(group)
@@ -69,9 +70,10 @@ void add_batch_size_option(CLI::App& app, TrainOptions& to, const std::string& g
 }
 
 void add_replicas_option(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--replicas", to.request.replicas,
-                 "copies of the model, each with batches of its own; under a launcher they are its "
-                 "--num-replicas [one per instance]")
+  app.add_option(
+         "--replicas", to.request.replicas,
+         "number of copies of the model, each with its own batches; under 'lockstep run', pass "
+         "--num-replicas to the launcher instead [one per instance]")
       ->check(whole_number(1))
       ->type_name("R")
       ->group(group);
@@ -89,11 +91,12 @@ void add_batch_options(CLI::App& app, TrainOptions& to, const std::string& group
   auto& request = to.request;
   add_batch_size_option(app, to, group);
   add("--gradient-accumulation", request.gradient_accumulation, "G",
-      "micro-batches of an optimizer step on one replica");
+      "number of micro-batches in an optimizer step of one replica");
   add("--device-iterations", request.device_iterations, "D",
-      "optimizer steps of an iteration, one tick of the progress bar");
-  app.add_option("--epochs", request.epochs,
-                 "times through the set, each without what fills no iteration; 0 only tests")
+      "number of optimizer steps in an iteration, which is one tick of the progress bar");
+  app.add_option(
+         "--epochs", request.epochs,
+         "number of epochs; samples that do not fill an iteration are skipped; 0 only evaluates")
       ->check(whole_number(0))
       ->type_name("N")
       ->group(group)
@@ -111,31 +114,32 @@ void add_optimizer_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->check(real_number(RealRange::NotNegative))
       ->type_name("RATE")
       ->group(group);
-  app.add_option("--momentum", to.momentum, "of sgd")
+  app.add_option("--momentum", to.momentum, "momentum of sgd")
       ->check(real_number(RealRange::FromZeroToOne))
       ->type_name("SHARE")
       ->group(group)
       ->capture_default_str();
-  app.add_flag("--nesterov", to.nesterov, "of sgd: look ahead along the momentum")->group(group);
+  app.add_flag("--nesterov", to.nesterov, "use Nesterov momentum with sgd")->group(group);
   app.add_option("--weight-decay", to.weight_decay,
-                 "pull of weights to zero; apart from the gradient with adamw and lamb")
+                 "weight decay; decoupled from the gradient for adamw and lamb")
       ->check(real_number(RealRange::NotNegative))
       ->type_name("RATE")
       ->group(group)
       ->capture_default_str();
   app.add_option("--decay-of", to.decay_of,
-                 "what it pulls: all, or matrices: neither biases nor the scales of norms")
+                 "parameters with weight decay: all, or matrices (no biases, no scales of norms)")
       ->check(suggest(decay_names()))
       ->type_name("WHICH")
       ->group(group)
       ->capture_default_str();
   app.add_option("--clip-norm", to.clip_norm,
-                 "scale gradients down to this norm over all parameters [no limit]")
+                 "scale the gradients down if their norm over all parameters is larger [no limit]")
       ->check(real_number(RealRange::Positive))
       ->type_name("NORM")
       ->group(group);
   app.add_option("--ema-decay", to.ema_decay,
-                 "keep an average of the weights, this share of it after each step [none]")
+                 "keep an exponential moving average of the weights with this decay per step, and "
+                 "evaluate and export the average [none]")
       ->check(real_number(RealRange::BetweenZeroAndOne))
       ->type_name("SHARE")
       ->group(group);
@@ -144,7 +148,7 @@ void add_optimizer_options(CLI::App& app, TrainOptions& to, const std::string& g
 void add_schedule_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   auto& schedule = to.request.schedule;
   app.add_option("--schedule", to.schedule,
-                 "how the learning rate goes: constant, step, cosine or linear")
+                 "learning rate schedule: constant, step, cosine or linear")
       ->check(suggest(schedule_names()))
       ->type_name("NAME")
       ->group(group)
@@ -158,15 +162,15 @@ void add_schedule_options(CLI::App& app, TrainOptions& to, const std::string& gr
         ->capture_default_str();
   };
   add("--warmup-epochs", schedule.warmup_epochs, RealRange::NotNegative, "N",
-      "rise from near zero first, for so many epochs or parts of one");
+      "epochs of warm-up; fractions are possible");
   add("--step-epochs", schedule.step_epochs, RealRange::Positive, "N",
-      "of --schedule step: how often it falls");
+      "for --schedule step: epochs between two reductions");
   add("--step-factor", schedule.step_factor, RealRange::NotNegative, "FACTOR",
-      "of --schedule step: to how much of itself");
+      "for --schedule step: factor of each reduction");
   add("--final-lr-factor", schedule.final_factor, RealRange::NotNegative, "FACTOR",
-      "of cosine and linear: where it ends, as a part of --lr");
+      "for cosine and linear: final learning rate divided by --lr");
   add("--label-smoothing", to.request.label_smoothing, RealRange::FromZeroToOne, "SHARE",
-      "of each label that is spread over all classes");
+      "share of each label that is spread over all classes");
 }
 
 /// An option that accepts one of a few words.
@@ -181,8 +185,9 @@ void add_word_option(CLI::App& app, const std::string& group, const char* name, 
 
 void add_precision_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   add_word_option(app, group, "--precision", to.precision, kPrecisions, "A.B",
-                  "bits of input and model: 32.32, 16.32 or 16.16");
-  add_word_option(app, group, "--half", to.half, kHalves, "TYPE", "which 16 bits: bf16 or fp16");
+                  "bits of the input and of the model: 32.32, 16.32 or 16.16");
+  add_word_option(app, group, "--half", to.half, kHalves, "TYPE",
+                  "16-bit type for --precision 16.32 and 16.16: bf16 or fp16");
 }
 
 void add_seed_option(CLI::App& app, TrainOptions& to, const std::string& group,
@@ -196,56 +201,62 @@ void add_seed_option(CLI::App& app, TrainOptions& to, const std::string& group,
 void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   add_precision_options(app, to, group);
   add_word_option(app, group, "--reduction", to.reduction, kReductions, "HOW",
-                  "gradients of micro-batches and replicas become their mean or their sum");
+                  "how gradients of micro-batches and replicas are combined: mean or sum");
   add_word_option(app, group, "--reduction-order", to.reduction_order, kReductionOrders, "HOW",
-                  "ordered: the same bits on any layout; fast: as the transport likes best");
+                  "ordered: the same bits on any layout; fast: the fastest order of the transport");
   app.add_flag("--deterministic", to.deterministic,
-               "compute the same bits in every run; CPUs always do")
+               "compute the same bits in every run on a GPU; CPUs always do")
       ->group(group);
-  add_seed_option(app, to, group, "seed of the first weights, the order, augmentation and dropout");
+  add_seed_option(
+      app, to, group,
+      "seed of the initial weights, the order of the samples, augmentation and dropout");
 }
 
 void add_loading_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   app.add_flag("--async-dataloader", to.async_loader,
-               "workers fill batches ahead of use; this is the default")
+               "load batches in advance with worker threads; this is the default")
       ->group(group);
-  app.add_flag("--sync-dataloader", to.sync_loader, "a batch is filled when it is asked for")
+  app.add_flag("--sync-dataloader", to.sync_loader, "load each batch when it is needed")
       ->group(group);
   app.add_option("--num-workers", to.request.workers,
-                 "threads of each instance that fill batches [its cores, but one]")
+                 "number of threads in each instance that load batches [its cores minus one]")
       ->check(whole_number())
       ->type_name("N")
       ->group(group);
   app.add_flag("--eight-bit-io", to.request.eight_bit_io,
-               "pictures travel as bytes, and become numbers on the device")
+               "transfer images as bytes; convert them on the device")
       ->group(group);
 }
 
 void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   add_stage_options(app, to.launch, group);
-  app.add_option("--split", to.split,
-                 "names of the blocks that begin a stage, as 'lockstep plan' shows them [the "
-                 "split whose slowest stage is fastest]")
+  app.add_option(
+         "--split", to.split,
+         "names of the blocks that begin a stage; 'lockstep plan' shows the names [the split "
+         "whose slowest stage is fastest]")
       ->type_name("BLOCK[,BLOCK]")
       ->group(group);
-  app.add_option("--pipeline", to.pipeline,
-                 "how stages take turns: 1f1b, gpipe: all forward, then all backward, or "
-                 "sequential: one at a time")
+  app.add_option(
+         "--pipeline", to.pipeline,
+         "order in which stages compute: 1f1b (one forward, one backward), gpipe (all forward, "
+         "then all backward) or sequential (one stage at a time)")
       ->check(suggest(kPipelineSchedules))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--recompute", to.recompute,
-                 "compute activations a second time instead of keeping them: bare or stage keeps "
-                 "the input of each stage, blocks that of each block")
+  app.add_option(
+         "--recompute", to.recompute,
+         "recompute activations in the backward pass instead of storing them; stage (default): "
+         "store the input of each stage; blocks: store the input of each block")
       ->expected(0, 1)
       ->default_str(std::string(name_of(Recompute::Stage)))
       ->check(suggest(kRecomputes))
       ->option_text("[HOW]")
       ->group(group);
-  app.add_option("--overlap", to.overlap,
-                 "between hosts, send gradients while others are still computed: on or off; "
-                 "results do not depend on it")
+  app.add_option(
+         "--overlap", to.overlap,
+         "between hosts, send gradients during the backward pass: on or off; results do not "
+         "depend on it")
       ->check(suggest(kOverlaps))
       ->type_name("HOW")
       ->group(group)
@@ -253,26 +264,28 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
 }
 
 void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--fuse", to.fuse,
-                 "compute micro-batches as one batch, each with its own batch norm: auto: "
-                 "all of an instance, with --deterministic all of one replica; or off")
+  app.add_option(
+         "--fuse", to.fuse,
+         "compute several micro-batches as one batch, each with its own batch norm: auto, or "
+         "off; auto: all micro-batches of an instance, with --deterministic those of one "
+         "replica")
       ->check(suggest(kFuses))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
   app.add_flag("--data-on-device", to.request.data_on_device,
-               "keep the training set in the GPU's memory and augment there; it has to fit")
+               "keep the training dataset in GPU memory and augment it there; it has to fit")
       ->group(group);
   app.add_option("--gpu-transport", to.gpu_transport,
-                 "where gradients of several instances are added up: host, or nccl: on the GPUs, "
-                 "of which each instance then needs its own; auto: nccl where that is so")
+                 "where gradients of several instances are summed: host, nccl (on the GPUs; each "
+                 "instance needs its own GPU) or auto (nccl if each instance has its own GPU)")
       ->check(suggest(kGpuTransports))
       ->type_name("HOW")
       ->group(group)
       ->capture_default_str();
   app.add_option("--snapshot-every", to.request.snapshot_every,
-                 "launches of steps after which the state is copied to the host's memory; a "
-                 "crash costs as many")
+                 "copy the state to host memory after every N iterations; a crash costs at most N "
+                 "iterations")
       ->check(whole_number(1))
       ->type_name("N")
       ->group(group)
@@ -280,16 +293,17 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
 }
 
 void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--device", to.device,
-                 "what computes: cpu, cuda, or auto: a GPU where build and machine have one")
+  app.add_option(
+         "--device", to.device,
+         "device that computes: cpu, cuda, or auto (a GPU if the build and the machine support it)")
       ->check(suggest(device_names()))
       ->type_name("KIND")
       ->group(group)
       ->capture_default_str();
   if (built_with_cuda() && to.command != TrainCommand::Eval) add_gpu_options(app, to, group);
-  app.add_option("--cpu-features", to.cpu_features,
-                 "vector units for libraries, part of what results depend on: auto, sse4, avx2 or "
-                 "avx512")
+  app.add_option(
+         "--cpu-features", to.cpu_features,
+         "vector instructions of the libraries: auto, sse4, avx2 or avx512; results depend on it")
       ->check(suggest(kVectorUnits))
       ->type_name("UNIT")
       ->group(group)
@@ -297,8 +311,8 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
   add_size_options(app, to.launch, group);
   app.get_option("--threads-per-device")
       ->description(
-          "threads of each device; results depend on this number; under 'lockstep run' it must "
-          "equal the launcher's [cores of a host / most devices on any host]");
+          "threads of each device; results depend on it; under 'lockstep run' it must equal the "
+          "value of the launcher [cores of a host / largest number of devices on a host]");
   add_host_options(app, to.launch, group);
   add_bind_options(app, to.launch, group);
   add_failure_options(app, to.launch, group);
@@ -306,25 +320,27 @@ void add_placement_options(CLI::App& app, TrainOptions& to, const std::string& g
 
 void add_checkpoint_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   auto& request = to.request;
-  app.add_option("--checkpoint-dir", request.checkpoint_dir,
-                 "take checkpoints, into folders of this one; SIGUSR1 takes one more, SIGTERM one "
-                 "before the end")
+  app.add_option(
+         "--checkpoint-dir", request.checkpoint_dir,
+         "write checkpoints into subfolders of DIR; SIGUSR1 writes one; SIGTERM writes one and "
+         "stops")
       ->type_name("DIR")
       ->group(group);
   app.add_option("--checkpoint-every", request.checkpoint_every,
-                 "how often: 500 (optimizer steps), '2 epochs', 30s, 10min")
+                 "interval between checkpoints: 500 (optimizer steps), '2 epochs', 30s or 10min")
       ->type_name("INTERVAL")
       ->group(group)
       ->capture_default_str();
   app.add_option("--checkpoint-keep", request.checkpoint_keep,
-                 "so many of the last stay, beside the one with the best test accuracy")
+                 "keep the last K checkpoints and the one with the best test accuracy")
       ->check(whole_number(1))
       ->type_name("K")
       ->group(group)
       ->capture_default_str();
-  app.add_option("--resume", to.resume,
-                 "go on from the newest whole checkpoint of --checkpoint-dir, with the same bits; "
-                 "auto: begin where there is none; or the path of one")
+  app.add_option(
+         "--resume", to.resume,
+         "continue from the newest complete checkpoint of --checkpoint-dir, with the same bits; "
+         "auto: start if there is none; or the path of a checkpoint")
       ->expected(0, 1)
       ->default_str(std::string(checkpoint::kNewest))
       ->check(suggest(std::array{"auto"}, "*/"))
@@ -333,8 +349,9 @@ void add_checkpoint_options(CLI::App& app, TrainOptions& to, const std::string& 
 }
 
 void add_log_dir_option(CLI::App& app, TrainOptions& to, const std::string& group) {
-  app.add_option("--log-dir", to.request.log_dir,
-                 "digests are written there, and by the launcher each stream and events.jsonl")
+  app.add_option(
+         "--log-dir", to.request.log_dir,
+         "write digests to DIR; the launcher also writes each output stream and events.jsonl there")
       ->type_name("DIR")
       ->group(group);
 }
@@ -346,37 +363,38 @@ void add_json_option(CLI::App& app, TrainOptions& to, const std::string& group,
 
 void add_output_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   auto& request = to.request;
-  app.add_option("--eval-every", request.eval_every, "test every N epochs; 0: at the end alone")
+  app.add_option("--eval-every", request.eval_every, "evaluate every N epochs; 0: only at the end")
       ->check(whole_number())
       ->type_name("N")
       ->group(group)
       ->capture_default_str();
   app.add_option("--digest-every", request.digest_every,
-                 "write a digest of the weights every N optimizer steps, to --log-dir; 0: never")
+                 "write a digest of the weights to --log-dir every N optimizer steps; 0: never")
       ->check(whole_number())
       ->type_name("N")
       ->group(group)
       ->capture_default_str();
   add_log_dir_option(app, to, group);
   app.add_option("--export", request.export_to,
-                 "write the weights in the end: .safetensors, or .pt and .pth for torch.load")
+                 "at the end, write the weights: .safetensors, or .pt and .pth for torch.load")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--summary", request.summary_file, "also write the summary as JSON")
+  app.add_option("--summary", request.summary_file, "at the end, write the summary as JSON")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--report", request.report_file,
-                 "at the end, write a report as one HTML page: results, curves, where the time "
-                 "went, events, environment, command and options; also if the run is stopped")
+  app.add_option(
+         "--report", request.report_file,
+         "at the end, write a report as one HTML page: results, curves, shares of the time, "
+         "events, environment, command and options; also if the run is stopped")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--trace", request.trace_file,
-                 "write what the threads of all instances did, and when, in the end; Perfetto "
-                 "(ui.perfetto.dev) and Chrome show it")
+  app.add_option(
+         "--trace", request.trace_file,
+         "at the end, write a trace of all instances for Perfetto (ui.perfetto.dev) or Chrome")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--tensorboard", request.tensorboard_dir,
-                 "write losses and metrics for TensorBoard while training")
+                 "write losses and metrics for TensorBoard during the training")
       ->type_name("DIR")
       ->group(group);
   add_console_options(app, to.launch, group);
@@ -385,23 +403,26 @@ void add_output_options(CLI::App& app, TrainOptions& to, const std::string& grou
   }
 }
 
-/// What is evaluated: weights and a part of a data set.
+/// The weights and the samples of an evaluation.
 void add_evaluated_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   auto& request = to.request;
   add_model_options(app, to, group);
   app.get_option("--init-from")
-      ->description("weights from a .safetensors file, or from a state_dict that torch.save wrote");
-  app.add_option("--checkpoint", to.evaluation.checkpoint,
-                 "weights of a checkpoint, or of the newest complete one in a folder; it also sets "
-                 "--model, --dataset, --image-size, --precision, --half, --eight-bit-io and --seed "
-                 "if they are not given")
+      ->description("weights: a .safetensors file, or a state_dict that torch.save wrote");
+  app.add_option(
+         "--checkpoint", to.evaluation.checkpoint,
+         "weights of a checkpoint, or of the newest complete checkpoint in a folder; also sets "
+         "--model, --dataset, --image-size, --precision, --half, --eight-bit-io and --seed "
+         "if they are not given; for synthetic data, also pass --size and --image-size")
       ->type_name("DIR")
       ->group(group);
-  add_word_option(app, group, "--weights", to.checkpoint_weights, kCheckpointWeights, "WHICH",
-                  "weights of the checkpoint: trained, average (of --ema-decay), or auto: the "
-                  "average if there is one");
+  add_word_option(
+      app, group, "--weights", to.checkpoint_weights, kCheckpointWeights, "WHICH",
+      "weights of the checkpoint: trained, average (of --ema-decay) or auto (the average if "
+      "there is one)");
   add_set_options(app, to.data, group);
-  app.add_option("--split", to.evaluated_split, "test or train; a .pack is one split")
+  app.add_option("--split", to.evaluated_split,
+                 "part of the dataset: test or train; a .pack contains one split")
       ->check(suggest(split_names()))
       ->type_name("NAME")
       ->group(group)
@@ -419,7 +440,7 @@ void add_evaluated_options(CLI::App& app, TrainOptions& to, const std::string& g
   add_image_size_option(app, to, group);
   app.add_option("--normalize-as", request.normalize_as,
                  "normalize images as a training with --dataset NAME does; for a .pack of that "
-                 "dataset [the dataset of the checkpoint, else --dataset]")
+                 "dataset [the dataset of the checkpoint, otherwise --dataset]")
       ->check(suggest(data::set_names(), "*.pack"))
       ->type_name("NAME")
       ->group(group);
@@ -431,27 +452,29 @@ void add_evaluation_options(CLI::App& app, TrainOptions& to) {
   const std::string computation = "Computation";
   add_batch_size_option(app, to, computation);
   app.get_option("--batch-size")
-      ->description("samples of a batch; the last digits of the loss depend on it");
+      ->description("number of samples in a batch; the last digits of the loss depend on it");
   add_replicas_option(app, to, computation);
   app.get_option("--replicas")
       ->description(
-          "batches that are computed at the same time; results do not depend on it [one "
-          "for each device]");
+          "number of batches that are computed at the same time; results do not depend on it "
+          "[one for each device]");
   add_precision_options(app, to, computation);
-  add_seed_option(app, to, computation, "chooses the samples of --limit");
+  add_seed_option(app, to, computation, "seed that chooses the samples of --limit");
   add_loading_options(app, to, "Loading");
   add_placement_options(app, to, "Placement");
-  app.get_option("--num-instances")->description("processes; results do not depend on it");
+  app.get_option("--num-instances")
+      ->description("number of processes; results do not depend on it");
   app.get_option("--threads-per-device")
       ->description(
-          "cores that compute one batch; the last digits of the loss depend on it, but "
-          "not on what a launcher has set [1]");
+          "number of cores that compute one batch; the last digits of the loss depend on it; the "
+          "value of a launcher has no effect [1]");
   const std::string output = "Output";
-  add_json_option(app, to, output,
-                  "also write everything as JSON, with the whole confusion matrix");
+  add_json_option(
+      app, to, output,
+      "also write all results as JSON, with the confusion matrix of up to 2,000 classes");
   add_log_dir_option(app, to, output);
   app.get_option("--log-dir")
-      ->description("the launcher writes each stream and events.jsonl there");
+      ->description("the launcher writes each output stream and events.jsonl to DIR");
   add_console_options(app, to.launch, output);
 }
 
@@ -489,7 +512,7 @@ void add_train_options(CLI::App& app, TrainOptions& to) {
   const std::string data = "Model and data";
   add_model_options(app, to, data);
   add_set_options(app, to.data, data);
-  app.get_option("--cache-path")->description("where packs and plans are kept [the user's cache]");
+  app.get_option("--cache-path")->description("folder for packs and plans [the user's cache]");
   add_picture_options(app, to, data);
   add_synthetic_options(app, to.data, data);
   add_batch_options(app, to, "Batches");

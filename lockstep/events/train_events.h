@@ -17,7 +17,7 @@ struct NamedValue {
 /// One of the steps that lead to the first step of training is about to begin; or, where all are
 /// done, what came of them.
 struct Preparing {
-  std::string what;  ///< "reading the data set"
+  std::string what;  ///< "reading the dataset"
   int done = 0;      ///< steps that are behind it
   int total = 0;
 };

@@ -31,9 +31,9 @@ struct LOCKSTEP_PRIVATE_API Machine {
 /// The machine without some of its cores (indices into `Machine::cores`, ascending).
 Machine without_cores(Machine machine, const std::vector<int>& cores);
 
-/// T of `docs/internals/architecture.md`: the cores of a host divided by the most stages placed on any host,
-/// at least 1. It does not depend on the number of instances on a host, because the bits depend on
-/// it.
+/// T of `docs/internals/architecture.md`: the cores of a host divided by the most stages placed on
+/// any host, at least 1. It does not depend on the number of instances on a host, because the bits
+/// depend on it.
 int threads_per_device(int usable_cores, const Placement& placement);
 
 /// How many devices of `threads` cores a host has for its stages; stages beyond that share them.

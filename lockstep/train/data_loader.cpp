@@ -120,7 +120,7 @@ data::BatchShape shape_of(const Options& options, const DataLoaderOptions& loadi
 
 const data::Dataset& checked(const data::DatasetPtr& set) {
   if (set) return *set;
-  throw Error(ErrorKind::Options, "DataLoader: expected a data set, found a null pointer");
+  throw Error(ErrorKind::Options, "DataLoader: expected a dataset, found a null pointer");
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ weights::TensorSet averaged_weights(const checkpoint::Checkpoint& checkpoint) {
   return set;
 }
 
-/// One evaluation, from its data set to its summary.
+/// One evaluation, from its dataset to its summary.
 class EvaluationJob {
  public:
   EvaluationJob(const TrainRequest& request, const EvaluationRequest& evaluation,
@@ -121,7 +121,7 @@ class EvaluationJob {
         world_(World::init()) {}
 
   EvaluationSummary run() {
-    preparing("meeting the other instances");
+    preparing("connecting to the other instances");
     decide_options();
     try {
       prepare();
@@ -147,10 +147,10 @@ class EvaluationJob {
 
   void prepare() {
     open_weights();
-    preparing("reading the data set");
+    preparing("reading the dataset");
     const auto set = open_dataset();
     loader_.emplace(test_loader(request_, *options_, set));
-    preparing("making the network");
+    preparing("creating the network");
     auto model = open_model(request_, *set);
     load_checkpoint(*model);
     preparing("sharing the weights");
@@ -210,9 +210,29 @@ class EvaluationJob {
     summary_.dataset = name;
     if (!is_pack) summary_.split = data::name_of(evaluation_.split);
     auto set = data::open_set(name, evaluation_.split, request_.set);
+    check_samples(*set);
     if (!evaluation_.samples) return set;
     summary_.samples = evaluation_.samples;
     return data::subset(std::move(set), *evaluation_.samples);
+  }
+
+  /// Throws `Options` if the dataset has fewer samples than `--samples` or `--limit` requests.
+  void check_samples(const data::Dataset& set) const {
+    const auto size = set.size();
+    if (size == 0) return;  // the loader refuses an empty dataset
+    const auto& range = evaluation_.samples;
+    if (range && range->end > size) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("eval: --samples: expected a range within 0:{}, found {}:{}", size,
+                              range->first, range->end),
+                  fmt::format("--samples 0:{}", size));
+    }
+    const auto& limit = request_.limit_test;
+    if (limit && *limit > size) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("eval: --limit: expected 1 to {} samples, found {}", size, *limit),
+                  fmt::format("--limit {}", size));
+    }
   }
 
   void load_checkpoint(nn::Model& model) {

@@ -21,7 +21,8 @@ using WatchFunction = std::function<events::Watchers(const topology::Identity&)>
 /// only as cores. GPUs use deterministic algorithms. The result is therefore the same for any
 /// number of instances and replicas.
 ///
-/// `sink` is called on instance 0, `watch` on each instance. Every instance returns the summary.
+/// `sink` is called on instance 0, `watch` on each instance. Every instance returns the summary;
+/// only instance 0, which reads the checkpoint, sets its `checkpoint`.
 ///
 /// Errors: those of the dataset, the weights and the model.
 EvaluationSummary run_evaluation(const TrainRequest& request, const EvaluationRequest& evaluation,

@@ -24,12 +24,12 @@ struct EvaluationSummary {
   std::string split{};                        ///< "test" or "train"; empty for a pack
   std::optional<data::IndexRange> samples{};  ///< of the split; empty: all, or those of --limit
   std::string init_from{};                    ///< the weight file; empty if there is none
-  std::optional<EvaluatedCheckpoint> checkpoint{};
-  std::string weights{};  ///< digest
+  std::optional<EvaluatedCheckpoint> checkpoint{};  ///< set on instance 0
+  std::string weights{};                            ///< digest
   std::int64_t batch_size = 0;
   std::string precision{};
   int threads_per_device = 1;
-  std::vector<std::string> class_names{};  ///< empty if the data set has none
+  std::vector<std::string> class_names{};  ///< empty if the dataset has none
   Evaluation result{};
 
   // How it was computed. Nothing above depends on it.

@@ -105,8 +105,8 @@ void check_matches(const checkpoint::Manifest& manifest, const std::string& path
   if (texts.empty()) return;
   throw Error(
       ErrorKind::Options,
-      fmt::format("resume: {} was taken with other options: {}", path, fmt::join(texts, "; ")),
-      "give the old values, or begin anew in another --checkpoint-dir");
+      fmt::format("resume: {} was written with other options: {}", path, fmt::join(texts, "; ")),
+      "give the old values, or start a new run in another --checkpoint-dir");
 }
 
 std::uint64_t loader_print(const NamedOptions& options) {

@@ -58,12 +58,12 @@ GpuMemory planned_gpu_memory(const Options& options, const Optimizer& optimizer,
 
 PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan& job,
                               events::TrainSink& sink) {
-  sink.on(events::Preparing{"reading the data set", 0, kPreparations});
+  sink.on(events::Preparing{"reading the dataset", 0, kPreparations});
   const auto alone = as_one(request, job.placement.shape);
   const auto options = options_of(alone);
   const auto set = data::open_set(request.dataset, data::Split::Train, request.set);
   const auto loader = train_loader(alone, options, set);
-  sink.on(events::Preparing{"making the network", 1, kPreparations});
+  sink.on(events::Preparing{"creating the network", 1, kPreparations});
   const auto model = open_model(request, *set);
   const auto task = task_of(request);
   nn::use_compute_threads(job.threads_per_device);

@@ -31,8 +31,8 @@ void check_kept_loader(Engine& engine, const NamedOptions& options) {
   if (engine.loader_print() == print) return;
   throw Error(ErrorKind::Options,
               "resume: the loader has another batch size, other samples or another order than in "
-              "the run that this one goes on with",
-              "give the old values, or begin anew");
+              "the run that this one continues",
+              "give the old values, or start a new run");
 }
 
 }  // namespace
@@ -123,10 +123,9 @@ void Recovery::share_path() {
 
 void Recovery::tell_of_resume(const Engine& engine) const {
   const auto& progress = engine.progress();
-  const auto from =
-      checkpoint_path_.empty() ? "the launcher's memory" : checkpoint_path_.string();
-  tell_(fmt::format("continues after step {} (epoch {}), from {}", progress.steps, progress.epoch + 1,
-                    from));
+  const auto from = checkpoint_path_.empty() ? "the launcher's memory" : checkpoint_path_.string();
+  tell_(fmt::format("continues after step {} (epoch {}), from {}", progress.steps,
+                    progress.epoch + 1, from));
   log_.write({.event = "resume",
               .instance = 0,
               .step = progress.steps,
@@ -211,10 +210,9 @@ void Recovery::stop(Engine& engine) {
                             "could not be written",
                             step));
   }
-  throw Error(
-      ErrorKind::Stopped,
-      fmt::format("train: stopped by SIGTERM after step {}; wrote a checkpoint", step),
-      "continue with the same command and --resume");
+  throw Error(ErrorKind::Stopped,
+              fmt::format("train: stopped by SIGTERM after step {}; wrote a checkpoint", step),
+              "continue with the same command and --resume");
 }
 
 void Recovery::during_evaluation(Engine& engine) {

@@ -51,12 +51,13 @@ at::Tensor reduce_tensors(const char* where, ReplicaGroup& group, comm::ReduceOp
   for (const auto& value : values) {
     check_numbers(where, value);
     if (type_and_shape(value) != type_and_shape(values.front())) {
-      throw Error(ErrorKind::Options,
-                  fmt::format("{}: expected {} of every replica, as of replica {}, found {} of "
-                              "replica {}",
-                              where, type_and_shape(values.front()), group.local().first,
-                              type_and_shape(value), group.local().first + static_cast<int>(dense.size())),
-                  "return tensors of one type and shape from every replica");
+      throw Error(
+          ErrorKind::Options,
+          fmt::format("{}: expected {} of every replica, as of replica {}, found {} of "
+                      "replica {}",
+                      where, type_and_shape(values.front()), group.local().first,
+                      type_and_shape(value), group.local().first + static_cast<int>(dense.size())),
+          "return tensors of one type and shape from every replica");
     }
     dense.push_back(value.detach().contiguous());
     leaves.emplace_back(dense.back().data_ptr(), dense.back().numel(),

@@ -41,7 +41,7 @@ void add_predictions(const at::Tensor& output, const Fields& fields, const std::
                 fmt::format("evaluate: expected classes of 0 to {} in the field '{}', because the "
                             "model has {} outputs, found {}",
                             to.classes - 1, field, to.classes, truth),
-                "evaluate a model that has an output for each class of the data set");
+                "evaluate a model that has an output for each class of the dataset");
   }
 }
 

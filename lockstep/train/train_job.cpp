@@ -21,7 +21,7 @@ double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// One training, from its data set to its summary.
+/// One training, from its dataset to its summary.
 class TrainJob {
  public:
   TrainJob(const TrainRequest& request, events::TrainSink& sink, const events::Watchers& watchers)
@@ -59,7 +59,7 @@ class TrainJob {
 
   void prepare() {
     options_.watchers().enter(events::Phase::Preparing);
-    preparing("reading the data set");
+    preparing("reading the dataset");
     const auto set = data::open_set(request_.dataset, data::Split::Train, request_.set);
     loader_.emplace(train_loader(request_, options_, set));
     if (const auto name = test_set_name(request_.dataset)) {
@@ -69,9 +69,9 @@ class TrainJob {
     if (request_.epochs > 0) {
       check(request_.schedule, {loader_->steps_per_epoch(), request_.epochs});
     }
-    preparing("making the network");
+    preparing("creating the network");
     auto model = open_model(request_, *set);
-    preparing("meeting the other instances");
+    preparing("connecting to the other instances");
     options_.world().communicator().barrier("prepare");
     preparing("sharing the weights");
     model_.emplace(std::move(model), options_, request_.optimizer, task_of(request_));

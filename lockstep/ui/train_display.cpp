@@ -86,7 +86,7 @@ std::string TrainDisplay::postfix_of(const events::IterationDone& event) const {
 std::string TrainDisplay::expected_end(std::int64_t epoch) const {
   const auto left = forecast_->time_left();
   if (!left || epoch >= forecast_->epochs()) return {};
-  return fmt::format(" (the run ends about {}, in {})", end_text(*left, out_.local_time),
+  return fmt::format(" (the run ends at about {}, in {})", end_text(*left, out_.local_time),
                      duration_text(*left));
 }
 

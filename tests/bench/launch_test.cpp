@@ -140,7 +140,7 @@ TEST(BenchTest, ShowsItsCommands) {
   const auto result = lockstep({"bench", "--help"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Usage: lockstep bench launch|comm|data|train|pipeline"));
-  EXPECT_THAT(result.out, HasSubstr("start processes and see them end"));
+  EXPECT_THAT(result.out, HasSubstr("measure the start and end of processes"));
   EXPECT_THAT(result.out, Not(HasSubstr("worker")));
 }
 

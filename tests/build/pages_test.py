@@ -2,7 +2,7 @@
 """Checks the pages of the documentation: pages_test.py FOLDER-OF-BINARIES [--without-training].
 
 It runs the quick commands and compares their output, checks that all options exist, and checks links, images, tables
-and line lengths. It uses no network.
+and line lengths. It uses no network, so it does not check external links.
 """
 
 import re

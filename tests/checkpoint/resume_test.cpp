@@ -104,7 +104,7 @@ TEST_F(ResumeTest, FindsTheOneThatIsNamed) {
 TEST_F(ResumeTest, SaysThatThereIsNone) {
   expect_error([&] { find({From::Newest}); }, ErrorKind::Options,
                "resume: expected a checkpoint in " + folder_.string() +
-                   ", found none\n--resume=auto begins where there is none");
+                   ", found none\n--resume=auto starts a new run if there is none");
   expect_error(
       [&] {
         find({From::Path, scratch_.path()});
@@ -221,7 +221,7 @@ TEST_F(ResumeTest, RefusesAFolderThatIsInUse) {
   fs::remove(step(2) / kManifestName);
   expect_error([&] { check_is_unused("checkpoints", folder_); }, ErrorKind::Options,
                "checkpoints: expected a folder without checkpoints, found 2 in " +
-                   folder_.string() + "\n--resume to go on from the newest, or another");
+                   folder_.string() + "\n--resume to continue from the newest, or another");
 }
 
 }  // namespace

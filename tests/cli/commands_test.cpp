@@ -13,7 +13,7 @@ using ::testing::Not;
 TEST(CommandsTest, ShowsTheCommandsWhenAskedAndWhenCalledWithNothing) {
   const auto asked = lockstep({"--help"});
   EXPECT_EQ(asked.exit_code, 0);
-  EXPECT_THAT(asked.out, HasSubstr("start a program in many instances"));
+  EXPECT_THAT(asked.out, HasSubstr("start any program in many instances"));
   const auto lost = lockstep({});
   EXPECT_EQ(lost.exit_code, 2);
   EXPECT_EQ(lost.err, asked.out);

@@ -183,7 +183,7 @@ TEST_F(DataCommandTest, AnExampleDividesASetAmongInstances) {
 }
 
 TEST_F(DataCommandTest, HelpTellsTheOptions) {
-  EXPECT_THAT(run({"--help"}).out, HasSubstr("data      data sets"));
+  EXPECT_THAT(run({"--help"}).out, HasSubstr("data      show or pack datasets"));
   EXPECT_THAT(run({"data", "--help"}).out, AllOf(HasSubstr("pack"), HasSubstr("info")));
   EXPECT_THAT(run({"data", "pack", "--help"}).out,
               AllOf(HasSubstr("Usage: lockstep data pack [options]"), HasSubstr("--as-stored"),

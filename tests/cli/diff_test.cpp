@@ -80,8 +80,8 @@ TEST_F(DiffTest, SaysThatRunsAgreeInWhatBothRecorded) {
   write_log("a", three_steps(), {.replicas = 2, .facts = {{"instances", "1"}}});
   write_log("b", longer, {.replicas = 2, .facts = {{"instances", "2"}, {"host", "x"}}});
   expect("a", "b", 0,
-         "the runs were not started alike: host none and x\n"
-         "the runs were not started alike: instances 1 and 2\n"
+         "the runs have different options: host none and x\n"
+         "the runs have different options: instances 1 and 2\n"
          "the runs agree in all 3 steps that both recorded\n");
 }
 
@@ -104,7 +104,7 @@ TEST_F(DiffTest, CountsWhatElseDiffersAtThatStep) {
   write_log("a", three_steps(), {.replicas = 8});
   write_log("b", other, {.replicas = 4});
   expect("a", "b", 1,
-         "the runs were not started alike: replicas 8 and 4\n"
+         "the runs have different options: replicas 8 and 4\n"
          "the runs differ first at step 20: loss of replica 1 (0.25 and -0.25)\n"
          "the runs differ first at step 20: tensor 'conv.weight' (digest 0123456789abcdef and "
          "fedcba9876543210), and 2 others\n"
@@ -117,7 +117,7 @@ TEST_F(DiffTest, TellsLossesOfOtherNumber) {
   write_log("a", three_steps());
   write_log("b", other);
   expect("a", "b", 1,
-         "the runs differ first at step 20: 2 losses and 3\n"
+         "the runs differ first at step 20: 2 losses in the first run, 3 in the second\n"
          "the runs differ first at step 20: loss of replica 0 (0.5 and 1.5), and 1 other\n"
          "the last step at which they agree: none was recorded\n");
 }
@@ -141,7 +141,7 @@ TEST_F(DiffTest, RefusesDamagedAndMissingLogs) {
   std::filesystem::create_directory(path("folder"));
   expect_error("a", "folder", 3,
                "diff: " + path("folder") +
-                   ": expected a folder that holds digests.jsonl, found none in it\n"
+                   ": expected a folder that contains digests.jsonl, found none in it\n"
                    "  try: record a run with lockstep train --digest-every 10 --log-dir " +
                    path("folder"));
 }
@@ -200,7 +200,7 @@ TEST_F(DiffTest, ListsTenTensorsOrAll) {
   write_weights(path("b.pt"), b);
   const auto some = diff("a.pt", "b.pt");
   EXPECT_THAT(some.out, HasSubstr("'t19': 1 of 1"));
-  EXPECT_THAT(some.out, ::testing::EndsWith("  and 2 more, which --all lists\n"));
+  EXPECT_THAT(some.out, ::testing::EndsWith("  and 2 more; --all lists them\n"));
   const auto all = lockstep({"diff", "--all", path("a.pt"), path("b.pt")});
   EXPECT_EQ(all.exit_code, 1);
   EXPECT_THAT(all.out, HasSubstr("'t21': 1 of 1"));
@@ -231,7 +231,7 @@ TEST_F(DiffTest, HelpTellsTheExitCodes) {
   const auto help = lockstep({"diff", "--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("Usage: lockstep diff [options] A B"));
-  EXPECT_THAT(help.out, HasSubstr("0 where A and B agree, 1 where they differ"));
+  EXPECT_THAT(help.out, HasSubstr("0 if A and B agree, 1 if they differ"));
   EXPECT_THAT(help.out, HasSubstr("--digest-every"));
 }
 

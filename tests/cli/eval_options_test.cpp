@@ -104,7 +104,7 @@ TEST(EvalOptionsTest, RefusesWhatCannotBeMeant) {
   expect_eval_refused({"--init-from", "w.pt", "--limit", "0"},
                       "eval: --limit: expected a whole number from 1 on, found '0'");
   expect_eval_refused({"--init-from", "w.pt", "--dataset", "a.pack", "--split", "train"},
-                      "eval: --split works with a data set that is not a .pack, but --dataset is "
+                      "eval: --split works with a dataset that is not a .pack, but --dataset is "
                       "a.pack");
   expect_eval_refused({"--init-from", "w.pt", "--weights", "trained"},
                       "eval: --weights works with --checkpoint, but none is given\n"

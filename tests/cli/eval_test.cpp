@@ -352,8 +352,9 @@ TEST_F(EvalTest, ShowsTheMostFrequentConfusionsOfManyClasses) {
   std::string text;
   const auto result = eval_json(options, &text);
   ASSERT_FALSE(HasFailure());
-  EXPECT_THAT(text, AllOf(HasSubstr("most frequent of"), HasSubstr("--json FILE writes the whole"),
-                          HasSubstr("\n   24  class 24"), Not(HasSubstr("confusion matrix: "))));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("most frequent of"), HasSubstr("--json FILE writes all confusions"),
+                    HasSubstr("\n   24  class 24"), Not(HasSubstr("confusion matrix: "))));
   EXPECT_EQ(result.at("confusion_matrix").size(), 25U);
   expect_consistent(result, 101);
 }
@@ -367,7 +368,7 @@ constexpr const char* kTrained =
 TEST_F(EvalTest, EvaluatesTheNewestCheckpointThatIsWhole) {
   const auto trained = train(kTrained + ("--checkpoint-dir " + path("c")));
   ASSERT_FALSE(HasFailure());
-  // Model, data set, classes and seed are those of the checkpoint.
+  // Model, dataset, classes and seed are those of the checkpoint.
   const auto options = "--size 60 --image-size 8x8x3 --batch-size 4 --checkpoint ";
   std::string text;
   const auto newest = eval_json(options + path("c"), &text);
@@ -431,7 +432,8 @@ TEST_F(EvalTest, SaysWhatIsWrong) {
        "  try: --init-from FILE, or --checkpoint DIR\n"},
       {odd + " --split validation", 2,
        "eval: --split: expected one of test, train, found 'validation'"},
-      {odd + " --limit 102", 2, "a limit of 1 to 101 samples was expected, found 102"},
+      {odd + " --limit 102", 2,
+       "eval: --limit: expected 1 to 101 samples, found 102\n  try: --limit 101\n"},
       {odd + " --limit 0", 2, "eval: --limit: expected a whole number from 1 on, found '0'"},
       {odd + " --classes 7", 3, "w.safetensors: expected the "},
       {"--model mlp --dataset " + unknown + " --init-from " + made, 3,
@@ -444,7 +446,8 @@ TEST_F(EvalTest, SaysWhatIsWrong) {
        "eval: --checkpoint: expected a checkpoint in "},
       {"--dataset " + path("none.pack") + " --init-from " + file, 3,
        "none.pack: expected a pack, found no file"},
-      {odd + " --samples 90:102", 2, "expected a range within 0:101, found 90:102"},
+      {odd + " --samples 90:102", 2,
+       "eval: --samples: expected a range within 0:101, found 90:102\n  try: --samples 0:101\n"},
       {odd + " --json " + folder_.path(), 5, ": expected a file, found a folder"},
       {odd + " --json /no/such/r.json", 5,
        "eval: --json /no/such/r.json: expected '/no/such' to be a folder, found none"},
@@ -487,7 +490,7 @@ TEST_F(EvalTest, AsksHowAPackOfAKnownSetIsNormalized) {
   const auto asked = eval(options);
   EXPECT_EQ(asked.exit_code, 0) << asked.err;
   EXPECT_EQ(asked.err, "lockstep: note: " + path("a.pack") +
-                           " holds fashion-mnist. If the weights were trained with --dataset "
+                           " contains fashion-mnist. If the weights were trained with --dataset "
                            "fashion-mnist, pass --normalize-as fashion-mnist\n");
   const auto told = eval(options + " --normalize-as fashion-mnist");
   EXPECT_EQ(told.exit_code, 0) << told.err;

@@ -113,7 +113,7 @@ TEST(EvaluationTextTest, ShowsTheMostFrequentConfusionsOfMoreThanTwentyClasses) 
   const auto text = cli::to_text(summary_of(many_classes(22)));
   EXPECT_THAT(text, AllOf(Not(HasSubstr("confusion matrix: ")),
                           HasSubstr("the 20 most frequent of 21 confusions (153 wrong "
-                                    "predictions); --json FILE writes the whole matrix\n"
+                                    "predictions); --json FILE writes all confusions\n"
                                     "samples  class  predicted\n"
                                     "      9      9          8\n"
                                     "      9     10          9\n")));

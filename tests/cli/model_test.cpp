@@ -19,11 +19,11 @@ std::string fixture(const std::string& name) {
 TEST(ModelCommandTest, ShowsBlocksSizeAndDigest) {
   const auto shown = lockstep({"model", "--model", "resnet20", "--seed", "2022"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
-  EXPECT_THAT(shown.out,
-              AllOf(HasSubstr("parameters     269722\n"),
-                    HasSubstr("multiply-adds  40551040 for a picture\n"),
-                    HasSubstr("stem      [16, 32, 32]\n"), HasSubstr("layer3.2  [64, 8, 8]\n"),
-                    HasSubstr("head      [10]\n"), HasSubstr("weights: eb7a900b26567041\n")));
+  EXPECT_THAT(
+      shown.out,
+      AllOf(HasSubstr("parameters     269722\n"), HasSubstr("multiply-adds  40551040 per image\n"),
+            HasSubstr("stem      [16, 32, 32]\n"), HasSubstr("layer3.2  [64, 8, 8]\n"),
+            HasSubstr("head      [10]\n"), HasSubstr("weights: eb7a900b26567041\n")));
 }
 
 TEST(ModelCommandTest, ExportsWeightsAndTakesThemBack) {

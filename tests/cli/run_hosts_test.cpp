@@ -550,13 +550,13 @@ TEST(RunHostsTest, SkipsWhatALoginShellSaysBeforeTheAgent) {
 TEST(RunHostsTest, KeepsMemoryOfEachHostOverARestart) {
   const FakeHosts hosts;
   // Instance 3 fails once when the others have written their lines.
-  const auto result = hosts.lockstep(on_two(
-      {"--max-restarts", "1"},
-      fmt::format("m=/proc/self/fd/$LOCKSTEP_KEPT_MEMORY; ls -iL $m | cut -d' ' -f1; "
-                  "[ $LOCKSTEP_RESTART_COUNT = 0 ] || exit 0; touch {0}/up-$RANK; "
-                  "if [ $RANK = 3 ]; then while [ ! -e {0}/up-0 -o ! -e {0}/up-1 -o "
-                  "! -e {0}/up-2 ]; do sleep 0.01; done; exit 9; fi; sleep 60",
-                  hosts.folder().path())));
+  const auto result = hosts.lockstep(
+      on_two({"--max-restarts", "1"},
+             fmt::format("m=/proc/self/fd/$LOCKSTEP_KEPT_MEMORY; ls -iL $m | cut -d' ' -f1; "
+                         "[ $LOCKSTEP_RESTART_COUNT = 0 ] || exit 0; touch {0}/up-$RANK; "
+                         "if [ $RANK = 3 ]; then while [ ! -e {0}/up-0 -o ! -e {0}/up-1 -o "
+                         "! -e {0}/up-2 ]; do sleep 0.01; done; exit 9; fi; sleep 60",
+                         hosts.folder().path())));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   // The same file in both attempts, one on each host.
   std::set<std::string> numbers;

@@ -246,8 +246,8 @@ TEST(RunOutputTest, CanBeInterruptedInOneGracePeriodWhileItsReaderIsStopped) {
     const auto begin = std::chrono::steady_clock::now();
     job.signal(SIGINT);
     ASSERT_TRUE(job.wait_for_exit(20s));
-    fastest = std::min<std::chrono::duration<double>>(fastest,
-                                                      std::chrono::steady_clock::now() - begin);
+    fastest =
+        std::min<std::chrono::duration<double>>(fastest, std::chrono::steady_clock::now() - begin);
   }
   EXPECT_LT(fastest, 2s);
 }

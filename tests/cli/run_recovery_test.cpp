@@ -248,9 +248,8 @@ TEST(RunRecoveryTest, NamesALogThatCannotBeWritten) {
 
 TEST(RunRecoveryTest, WritesDownWhoKeptOthersWaiting) {
   const ScratchFolder folder;
-  const auto result =
-      lockstep({"run", "--num-instances", "2", "--stall-timeout", "3", "--log-dir", folder.path(),
-                COMM_WORKER_BINARY, "late", "60", "silent"});
+  const auto result = lockstep({"run", "--num-instances", "2", "--stall-timeout", "3", "--log-dir",
+                                folder.path(), COMM_WORKER_BINARY, "late", "60", "silent"});
   EXPECT_EQ(result.exit_code, 6);
   const auto stalls = entries(events::read_event_log(folder.path() + "/events.jsonl"), "stall");
   ASSERT_EQ(stalls.size(), 1U);

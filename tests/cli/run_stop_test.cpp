@@ -90,9 +90,9 @@ TEST(RunStopTest, StartsAJobAgainThatWasStoppedForTooLong) {
 
 TEST(RunStopTest, AJobThatTheUserStopsMayStandStillForLong) {
   const ScratchFolder folder;
-  Subprocess job(lockstep_command(
-      shell({"--stall-timeout", "0.2"},
-            "echo up; while [ ! -e " + folder.path() + "/end ]; do sleep 0.05; done")));
+  Subprocess job(
+      lockstep_command(shell({"--stall-timeout", "0.2"}, "echo up; while [ ! -e " + folder.path() +
+                                                             "/end ]; do sleep 0.05; done")));
   ASSERT_TRUE(job.wait_for("up\n"));
   job.signal(SIGTSTP);
   EXPECT_FALSE(job.wait_for_exit(1s));  // longer than it may be stopped by somebody else

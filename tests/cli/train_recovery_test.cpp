@@ -163,9 +163,10 @@ TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
   if (seconds.empty()) return;
   std::ranges::sort(seconds);
   const auto median = seconds[seconds.size() / 2];
-  fmt::print("from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}; "
-             "from start to the end of the first step: {:.2f} s\n",
-             median, seconds.back(), seconds.size(), calm.first_step);
+  fmt::print(
+      "from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}; "
+      "from start to the end of the first step: {:.2f} s\n",
+      median, seconds.back(), seconds.size(), calm.first_step);
   // Most of a recovery is the start of new processes, whose time depends on the load of the
   // machine. The fastest recovery met the least load.
   EXPECT_LT(seconds.front(), 3 * calm.first_step);
@@ -316,8 +317,8 @@ TEST_F(TrainRecoveryTest, AReportSaysThatARunWasStopped) {
   const auto stopped = process.wait(60s);
   ASSERT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
   auto page = read_file(report);
-  for (const auto* part : {"The run stopped early.", "; wrote a checkpoint",
-                           "(exit code 75)", "--resume", " of 12, ", "<td>checkpoint</td>"}) {
+  for (const auto* part : {"The run stopped early.", "; wrote a checkpoint", "(exit code 75)",
+                           "--resume", " of 12, ", "<td>checkpoint</td>"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(page, ::testing::Not(HasSubstr("digest of the weights")));

@@ -85,8 +85,8 @@ TEST(BottleneckTest, TellsOfWaitingInTurn) {
   const PhaseSeconds seconds{.data = 2, .compute = 66, .reduce = 5, .idle = 27};
   EXPECT_EQ(
       text({seconds, seconds}),
-      "idle: instances waited 27 % of the time for each other; try fewer instances, or a core "
-      "for each with --bind core");
+      "idle: instances waited 27 % of the time for each other; try fewer instances, or bind each "
+      "instance to its own cores with --bind core");
   EXPECT_EQ(text({seconds}),
             "idle: devices waited 27 % of the time for each other; try a larger "
             "--gradient-accumulation");

@@ -182,6 +182,20 @@ TEST_F(DashboardStateTest, HasAllThatIsKnownOfAJobAndNothingElse) {
       Json::parse(R"({"id":"b","name":"","user":"","state":"running","hosts":[],"events":[]})"));
 }
 
+TEST_F(DashboardStateTest, RoundsNumbersToSixDigits) {
+  const std::pair<double, const char*> all[] = {
+      {2.0 / 3, "0.666667"}, {-2.0 / 3, "-0.666667"},      {0.1 + 0.2, "0.3"},
+      {1e6 / 7, "142857.0"}, {123456789.0, "123457000.0"}, {999999.7, "1000000.0"},
+      {0.0, "0.0"},          {1e-7 / 3, "3.33333e-08"},    {1000.0, "1000.0"}};
+  for (const auto& [value, text] : all) {
+    shown({{.id = "a", .loss = value}});
+    EXPECT_THAT(*state_.text(), HasSubstr(std::string("\"loss\":") + text + ",")) << value;
+  }
+  for (const double extreme : {5e-324, 1e308, -1e-300}) {
+    EXPECT_EQ(shown({{.id = "a", .loss = extreme}})["jobs"][0]["loss"], extreme);
+  }
+}
+
 TEST_F(DashboardStateTest, AddsCurvesAndEventsToEachJob) {
   shown({{.id = "a", .step = 1, .loss = 2.5}, {.id = "b"}});
   const auto state = shown({{.id = "a",

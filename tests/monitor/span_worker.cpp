@@ -1,5 +1,6 @@
-// span_worker PATH INSTANCE HOST STEPS: an instance whose two threads record the spans of a pretended training. With 0
-// steps it runs until it is killed, and prints "recording" when both threads have recorded 100 steps.
+// span_worker PATH INSTANCE HOST STEPS: an instance whose two threads record the spans of a
+// pretended training. With 0 steps it runs until it is killed, and prints "recording" when both
+// threads have recorded 100 steps.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

@@ -21,7 +21,8 @@ struct Finished {
   std::string out;
   std::string err;
   std::chrono::duration<double> time{0};
-  std::chrono::duration<double> cpu_time{0};  ///< of the process and the children that it waited for
+  std::chrono::duration<double> cpu_time{
+      0};  ///< of the process and the children that it waited for
 };
 
 struct SubprocessOptions {

@@ -117,9 +117,9 @@ TEST(DataLoaderTest, RefusesASetThatFillsNoIteration) {
 
 TEST(DataLoaderTest, RefusesANullPointer) {
   expect_error([] { DataLoader(alone(), nullptr, {}); }, ErrorKind::Options,
-               "DataLoader: expected a data set, found a null pointer");
+               "DataLoader: expected a dataset, found a null pointer");
   expect_error([] { EvaluationLoader(alone(), nullptr, {}); }, ErrorKind::Options,
-               "expected a data set, found a null pointer");
+               "expected a dataset, found a null pointer");
 }
 
 /// The fields of the first batch.

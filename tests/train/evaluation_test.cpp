@@ -139,7 +139,7 @@ TEST(EvaluateClassesTest, RefusesAClassWithoutAnOutput) {
   expect_error([&] { model.evaluate_classes(loader); }, ErrorKind::Data,
                "evaluate: expected classes of 0 to 2 in the field 'label', because the model has 3 "
                "outputs, found 3\n"
-               "evaluate a model that has an output for each class of the data set");
+               "evaluate a model that has an output for each class of the dataset");
 }
 
 TEST(EvaluateClassesTest, RefusesAFieldThatHoldsNoClasses) {

@@ -124,7 +124,7 @@ TEST(OptionsTest, ACopyOfFrozenOnesCanBeChangedAgain) {
 TEST(OptionsTest, AreNotFrozenByALoaderThatCouldNotBeMade) {
   auto options = alone();
   expect_error([&] { DataLoader(options, nullptr, {}); }, ErrorKind::Options,
-               "DataLoader: expected a data set, found a null pointer");
+               "DataLoader: expected a dataset, found a null pointer");
   EXPECT_EQ(options.seed(5).seed(), 5U);
 }
 

@@ -71,9 +71,9 @@ TEST(BarTextTest, LeavesTheRateOutWhereItMeansNothing) {
                       .done = 3,
                       .total = 6,
                       .elapsed = Seconds(1.5),
-                      .postfix = "reading the data set",
+                      .postfix = "reading the dataset",
                       .times = BarTimes::Elapsed}),
-            "[Prepare]:  50%|█████     | 3/6 [00:01, reading the data set]");
+            "[Prepare]:  50%|█████     | 3/6 [00:01, reading the dataset]");
 }
 
 TEST(BarTextTest, SurvivesTimesThatAreNone) {

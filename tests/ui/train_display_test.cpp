@@ -26,7 +26,7 @@ class TrainDisplayTest : public ::testing::Test {
 
   /// Two epochs of two iterations, with what comes before and after them.
   void train(TrainDisplay& display) {
-    display.on(events::Preparing{"reading the data set", 0, 2});
+    display.on(events::Preparing{"reading the dataset", 0, 2});
     screen_.pass(1s);
     display.on(events::Preparing{"building the model", 1, 2});
     screen_.pass(1s);
@@ -57,7 +57,7 @@ TEST_F(TrainDisplayTest, KeepsWhatCameOfPreparing) {
 }
 
 TEST_F(TrainDisplayTest, ShowsATrainingOnATerminal) {
-  const std::string reading = "[Prepare]:   0%|          | 0/2 [00:00, reading the data set]";
+  const std::string reading = "[Prepare]:   0%|          | 0/2 [00:00, reading the dataset]";
   const std::string building = "[Prepare]:  50%|█████     | 1/2 [00:01, building the model]";
   const std::string half =
       "[Epoch 01]:  50%|█████     | 1/2 [00:02<00:02,  2.00s/it, loss=2.35, acc=12.3]";
@@ -119,9 +119,9 @@ TEST_F(TrainDisplayTest, NamesTheExpectedEndOfALongRunInTheLineOfEachEpoch) {
   // After the first epoch, 400 s of iterations are left, and no test was measured yet. After the
   // second one, 200 s and two tests are left.
   EXPECT_EQ(screen_.take(),
-            "[Epoch 01] loss: 0.750 (the run ends about 14:10, in 7 min)\n"
+            "[Epoch 01] loss: 0.750 (the run ends at about 14:10, in 7 min)\n"
             "[Test  01] loss: 0.250\n"
-            "[Epoch 02] loss: 0.750 (the run ends about 14:11, in 4 min)\n"
+            "[Epoch 02] loss: 0.750 (the run ends at about 14:11, in 4 min)\n"
             "[Test  02] loss: 0.250\n"
             "[Epoch 03] loss: 0.750\n"
             "[Test  03] loss: 0.250\n");
@@ -169,9 +169,9 @@ TEST_F(TrainDisplayTest, LeavesTheResultOfAnEvaluationAloneToTheCaller) {
 TEST_F(TrainDisplayTest, EndsTheLineOfWhatFailed) {
   {
     auto display = make(BarStyle::Lines);
-    display.on(events::Preparing{"reading the data set", 1, 6});
+    display.on(events::Preparing{"reading the dataset", 1, 6});
   }
-  EXPECT_EQ(screen_.take(), "[Prepare]:  17%|█▋        | 1/6 [00:00, reading the data set]\n");
+  EXPECT_EQ(screen_.take(), "[Prepare]:  17%|█▋        | 1/6 [00:00, reading the dataset]\n");
 }
 
 TEST_F(TrainDisplayTest, WantsNoParticularOrder) {

@@ -18,8 +18,7 @@ fs::path own_file() {
   std::error_code ignored;
   Dl_info info{};
   // The loader names libraries by whole paths, and the program as it was called.
-  if (::dladdr(reinterpret_cast<const void*>(&own_file), &info) != 0 &&
-      info.dli_fname[0] == '/') {
+  if (::dladdr(reinterpret_cast<const void*>(&own_file), &info) != 0 && info.dli_fname[0] == '/') {
     return fs::canonical(info.dli_fname, ignored);
   }
   return fs::read_symlink("/proc/self/exe", ignored);

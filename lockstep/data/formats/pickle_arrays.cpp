@@ -53,7 +53,7 @@ void PickleArrays::push_global(std::string_view module, std::string_view name) {
   }
   throw refused("plain values and arrays of unsigned bytes",
                 fmt::format("a call of '{}.{}'", printable(module), printable(name)),
-                "this is not a file of the data set; a pickle from elsewhere can run any program");
+                "this is not a file of the dataset; a pickle from elsewhere can run any program");
 }
 
 void PickleArrays::reduce(const PickleValue& callee, const PickleValue& arguments) {

@@ -12,7 +12,7 @@ namespace {
 
 DatasetPtr checked(DatasetPtr set) {
   if (set) return set;
-  throw Error(ErrorKind::Options, "loader: expected a data set, found a null pointer");
+  throw Error(ErrorKind::Options, "loader: expected a dataset, found a null pointer");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace lockstep::monitor {
 
-/// A snapshot for programs: one object, described in docs/internals/architecture.md. Numbers that are not
-/// known are null.
+/// A snapshot for programs: one object, described in docs/internals/architecture.md. Numbers that
+/// are not known are null.
 std::string to_json(const HostSnapshot& snapshot);
 
 /// What `to_json` has written, on whatever machine; nothing for other texts. `steady_ns` is a clock

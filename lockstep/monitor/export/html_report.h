@@ -25,7 +25,7 @@ struct ReportPoint {
 };
 
 struct ReportCurve {
-  std::string name;                  ///< "training"
+  std::string name;                   ///< "training"
   std::vector<ReportPoint> points{};  ///< by ascending x
 };
 

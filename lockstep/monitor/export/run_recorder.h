@@ -80,7 +80,7 @@ class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
   events::TrainSink& next_;
   UniqueFd file_;
   std::map<std::string, std::vector<ReportPoint>> curves_;  ///< "train/loss", "test/acc", …
-  std::vector<std::string> metrics_;                       ///< in the order of their appearance
+  std::vector<std::string> metrics_;                        ///< in the order of their appearance
   std::vector<ReportEvent> notices_;
   Pending pending_;
   std::int64_t iterations_per_point_ = 1;

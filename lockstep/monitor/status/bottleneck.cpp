@@ -116,16 +116,18 @@ Bottleneck reduction(double share, const BottleneckFacts& facts) {
 }
 
 Bottleneck idle(double share, std::size_t instances) {
-  return {.kind = Bottleneck::Kind::Idle,
-          .share = share,
-          .slowest = {},
-          .text = instances > 1
-                      ? fmt::format("idle: instances waited {} of the time for each other; try "
-                                    "fewer instances, or a core for each with --bind core",
-                                    percent(share))
-                      : fmt::format("idle: devices waited {} of the time for each other; try a "
-                                    "larger --gradient-accumulation",
-                                    percent(share))};
+  return {
+      .kind = Bottleneck::Kind::Idle,
+      .share = share,
+      .slowest = {},
+      .text = instances > 1
+                  ? fmt::format(
+                        "idle: instances waited {} of the time for each other; try "
+                        "fewer instances, or bind each instance to its own cores with --bind core",
+                        percent(share))
+                  : fmt::format("idle: devices waited {} of the time for each other; try a "
+                                "larger --gradient-accumulation",
+                                percent(share))};
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ std::string duration_words(events::Seconds time) {
 
 JobEnd describe_end(std::span<const events::LogEntry> entries) {
   const auto summary = events::summarize(entries);
-  if (!summary.exit_code) return {.text = "the exit code is unknown, because the event log is incomplete"};
+  if (!summary.exit_code)
+    return {.text = "the exit code is unknown, because the event log is incomplete"};
   const auto when =
       fmt::format("after {} (exit code {})", duration_words(summary.run_time), *summary.exit_code);
   JobEnd end{.exit_code = summary.exit_code};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <optional>
@@ -30,10 +31,23 @@ constexpr std::pair<const char*, double TimeShares::*> kShares[] = {
     {"reduce", &TimeShares::reduce},
     {"idle", &TimeShares::idle}};
 
+/// The number with six significant digits. Numbers that are too large or too small for exact powers
+/// of ten are not rounded; measured values never are.
+double round_to_six_digits(double value) {
+  constexpr int kDigits = 6;
+  constexpr int kMostExactPower = 22;  // 10^22 is the largest power of ten that is exact
+  if (value == 0) return value;
+  const auto shift = kDigits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value))));
+  if (std::abs(shift) > kMostExactPower) return value;
+  // A division by a power of ten gives the same bits as the decimal number, and so its short text.
+  const auto scale = std::pow(10.0, std::abs(shift));
+  return shift > 0 ? std::round(value * scale) / scale : std::round(value / scale) * scale;
+}
+
 /// A number with six digits; null for NaN and infinity, which JSON does not have.
 Json to_json(double value) {
   if (!std::isfinite(value)) return nullptr;
-  return std::stod(fmt::format("{:.6g}", value));
+  return round_to_six_digits(value);
 }
 
 template <typename Value>

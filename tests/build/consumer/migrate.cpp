@@ -1,5 +1,5 @@
-// What docs/guides/migration.md has in C++: a function for each table, or two; what a table above has
-// already is not repeated. All of it has to compile and link; what needs no training is run.
+// What docs/guides/migration.md has in C++: a function for each table, or two; what a table above
+// has already is not repeated. All of it has to compile and link; what needs no training is run.
 #include <lockstep/lockstep.h>
 #include <torch/torch.h>
 
