@@ -21,4 +21,4 @@ expect_refusal("lockstep_module(base HEADERS a.h DEPENDS lockstep::base)" "may n
 expect_refusal("lockstep_module(base HEADERS a.h DEPENDS lockstep::nothing)" "is not a module")
 expect_refusal("lockstep_module(nothing HEADERS a.h)" "'nothing' is not one of")
 expect_refusal("lockstep_module(base HEADERS a.h LIBRARIES lockstep::ui)" "belongs under DEPENDS")
-expect_refusal("lockstep_module(base OTHER HEADERS a.h)" "what is 'OTHER")
+expect_refusal("lockstep_module(base OTHER HEADERS a.h)" "unknown argument 'OTHER")
