@@ -256,8 +256,7 @@ class Bench {
             .num_chunks = static_cast<std::int32_t>(table_.size()),
             .losses = losses_.as<float>(),
             .num_losses = 8,
-            .clip_norm = 1,
-            .has_loss_scaling = true},
+            .rules = {.clip_norm = 1, .has_loss_scaling = true}},
            control_.as<StepControl>(), stream_);
   }
 
@@ -302,7 +301,7 @@ class Bench {
     const FinishCall finish{.changed = changed_.as<float>(),
                             .counts = counts_.as<std::int64_t>(),
                             .num_parameters = num_parameters(),
-                            .loss_scaling = {true, 2000, 0x1p24F}};
+                            .rules = {.has_loss_scaling = true}};
     const auto begin = [&](int set) {
       begin_iteration(control_.as<StepControl>(), stream_);
       gather(gather_call(set, Combine::Write), stream_);

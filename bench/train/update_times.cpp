@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kLr = 0.1;
 
-/// An engine without forward and backward.
+/// A training without forward and backward.
 class UpdateBench {
  public:
   UpdateBench(comm::Communicator& communicator, const std::string& network)
@@ -34,8 +34,9 @@ class UpdateBench {
         weights_(train::lay_out_weights(nn::slots_of(model_->tensors()), optimizer_)),
         shape_(weights_, optimizer_.num_states(), /*has_average=*/false),
         totals_(weights_, communicator.size(), 0),
-        update_({optimizer_, communicator.size(), communicator.size()}, weights_, shape_, totals_),
-        updates_(communicator,
+        update_(train::update_rules(optimizer_, communicator.size(), communicator.size(), false), weights_,
+                shape_, totals_),
+        sum_(communicator,
                  {.count = weights_.num_elements,
                   .num_totals = static_cast<std::int64_t>(totals_.count()),
                   .blocks = weights_.blocks,
@@ -43,9 +44,9 @@ class UpdateBench {
                   .state_bytes = shape_.bytes()},
                  "update"),
         replica_(communicator.rank(), std::move(model_), weights_, shape_) {
-    updates_.initialize([](std::byte*) {});  // all weights are zero
+    sum_.publish();  // all weights are zero
     replica_.cut({0});
-    replica_.attach(shape_.weights(updates_.state()).data(), updates_.state());
+    replica_.attach(shape_.weights(sum_.state()).data(), sum_.state());
     for (const auto& parameter : weights_.parameters) {
       gradients_.push_back(at::empty_strided(parameter.sizes, parameter.strides));
     }
@@ -56,11 +57,17 @@ class UpdateBench {
     communicator_.barrier("update");
     Stopwatch watch;
     const auto count = static_cast<std::size_t>(weights_.num_elements) + totals_.count();
-    const std::span leaf(static_cast<float*>(updates_.leaf()), count);
-    replica_.write_leaf(0, leaf, totals_, {}, updates_.state());
+    const std::span leaf(static_cast<float*>(sum_.leaf()), count);
+    replica_.write_leaf(0, leaf, totals_, {}, sum_.state());
     replica_.write_results(leaf, totals_, {}, {});
-    updates_.take_leaf();
-    updates_.step(update_.step(1, [](auto&&...) {}));
+    sum_.take_leaf();
+    sum_.reduce({.divisor = communicator_.size(), .num_divided = weights_.num_parameters});
+    const train::UpdateInput input{
+        .current = sum_.state(), .next = sum_.next_state(), .totals = sum_.totals()};
+    for (const auto part : sum_.parts()) update_.update(part, input, {});
+    update_.end_parts();
+    if (sum_.is_first_on_host()) update_.count_updates(input, {});
+    sum_.commit();
     return watch.lap();
   }
 
@@ -69,7 +76,7 @@ class UpdateBench {
   void check_first_step() const {
     const auto expected = -kLr * (communicator_.size() + 1) / 2;
     for (const auto& parameter : weights_.parameters) {
-      const auto found = view_of(parameter, shape_.weights(updates_.state()).data());
+      const auto found = view_of(parameter, shape_.weights(sum_.state()).data());
       if ((found - expected).abs().max().item<double>() < 1e-6) continue;
       throw Error(ErrorKind::Bug,
                   fmt::format("bench train: '{}' did not become {}", parameter.name, expected));
@@ -93,7 +100,7 @@ class UpdateBench {
   StateShape shape_;
   LeafTotals totals_;
   WeightUpdate update_;
-  comm::ShardedUpdate updates_;
+  comm::ShardedUpdate sum_;
   Replica replica_;
   std::vector<at::Tensor> gradients_;
 };

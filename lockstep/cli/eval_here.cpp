@@ -55,8 +55,7 @@ train::EvaluationSummary evaluate_as_asked(const TrainArguments& arguments,
     }
     status.emplace(shown, environment, kind);
     if (is_first && !status->problem().empty()) {
-      display.on(
-          events::Notice{"'lockstep monitor' will not show this evaluation: " + status->problem()});
+      display.on_notice("'lockstep monitor' will not show this evaluation: " + status->problem());
     }
     return {.status = &*status};
   };

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -67,8 +68,7 @@ std::string shown_command(const Invocation& invocation) {
       .value_or(command_text("train", invocation.arguments));
 }
 
-/// A training run of this process with all its listeners: display, status, TensorBoard, report and
-/// trace.
+/// A training run of this process with its display, status, TensorBoard file, report and trace.
 class WatchedTraining {
  public:
   WatchedTraining(const TrainArguments& arguments, const topology::Identity& identity,
@@ -82,11 +82,11 @@ class WatchedTraining {
                  status_.problem());
     }
     if (!request_.tensorboard_dir.empty() && is_first()) {
-      tensorboard_.emplace(request_.tensorboard_dir, display_);
+      tensorboard_.emplace(request_.tensorboard_dir,
+                           [this](const std::string& text) { display_.on_notice(text); });
     }
     if (!request_.report_file.empty() && is_first()) {
-      report_.emplace(arguments, shown_identity(identity, request_), shown_command(invocation),
-                      sink());
+      report_.emplace(arguments, shown_identity(identity, request_), shown_command(invocation));
     }
     if (!request_.trace_file.empty()) begin_trace();
   }
@@ -95,9 +95,9 @@ class WatchedTraining {
   /// the error that says so.
   std::optional<FinishedTraining> run() {
     try {
-      // Held meanwhile, so that the others can still be asked when the training is over.
+      // Held during the training, because the trace needs the other instances afterwards.
       const auto world = World::init();
-      FinishedTraining finished{.summary = train::run_training(request_, sink(), watchers())};
+      FinishedTraining finished{.summary = train::run_training(request_, callbacks(), watchers())};
       if (trace_) write_trace(world);
       finished.report_error = write_report(finished.summary);
       return finished;
@@ -112,11 +112,11 @@ class WatchedTraining {
  private:
   bool is_first() const noexcept { return identity_.instance == 0; }
 
-  /// The first listener; each passes events on to the next one.
-  events::TrainSink& sink() noexcept {
-    if (report_) return report_->sink();
-    if (tensorboard_) return *tensorboard_;
-    return display_;
+  std::vector<Callback*> callbacks() {
+    std::vector<Callback*> callbacks{&display_};
+    if (tensorboard_) callbacks.push_back(&*tensorboard_);
+    if (report_) callbacks.push_back(&report_->recorder());
+    return callbacks;
   }
 
   events::Watchers watchers() noexcept {
@@ -140,7 +140,7 @@ class WatchedTraining {
       trace_->write(world);
     } catch (const Error& error) {
       if (is_first())
-        display_.on(events::Notice{fmt::format("there is no trace: {}", error.what())});
+        display_.on_notice(fmt::format("there is no trace: {}", error.what()));
     }
   }
 

@@ -67,11 +67,11 @@ bool is_followed_by_launcher(const GivenOption& option) {
 }  // namespace
 
 TrainReport::TrainReport(const TrainArguments& arguments, const topology::Identity& identity,
-                         std::string command, events::TrainSink& next)
+                         std::string command)
     : arguments_(arguments),
       identity_(identity),
       command_(std::move(command)),
-      recorder_(recorder_options(arguments.request, identity), next) {}
+      recorder_(recorder_options(arguments.request, identity)) {}
 
 std::vector<monitor::ReportEvent> TrainReport::events() const {
   auto events = monitor::events_of_job(identity_.events_file);

@@ -19,11 +19,12 @@ namespace lockstep::cli {
 class TrainReport {
  public:
   /// `identity` is that of this process, with the replicas and devices that it computes. `command`
-  /// is the command line to show. `next` receives each event of the run after the report.
+  /// is the command line to show.
   TrainReport(const TrainArguments& arguments, const topology::Identity& identity,
-              std::string command, events::TrainSink& next);
+              std::string command);
 
-  events::TrainSink& sink() noexcept { return recorder_; }
+  /// The callback that collects the curves during the run.
+  monitor::RunRecorder& recorder() noexcept { return recorder_; }
 
   /// Writes the report of a run that finished. Errors: `Io`.
   void write(const train::TrainSummary& summary);

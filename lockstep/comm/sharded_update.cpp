@@ -89,8 +89,7 @@ void ShardedUpdate::lay_out(const LeafLayout& layout) {
       hosts::HostSums::Memory{nodes_, reinterpret_cast<std::atomic<std::uint64_t>*>(next), sum_});
 }
 
-/// Hosts that have committed one version more than another go back to that one. What is there at
-/// all is kept on every host.
+/// Hosts that have committed one version more than another host return to the older version.
 void ShardedUpdate::agree_on_version() {
   std::vector<std::int64_t> versions(static_cast<std::size_t>(communicator_.num_hosts()));
   versions.front() = static_cast<std::int64_t>(version());
@@ -113,8 +112,8 @@ void ShardedUpdate::agree_on_version() {
   take_version_from(source_, static_cast<std::uint64_t>(oldest));
 }
 
-/// Everybody takes part, for somebody may not have it. It is committed when all of it is there: a
-/// host that dies over it must not be taken for one that has it.
+/// All hosts take part, because some may not have the version. A host commits it when all of it has
+/// arrived, so that a host that dies meanwhile is not taken for a host that has it.
 void ShardedUpdate::take_version_from(int source, std::uint64_t version) {
   if (communicator_.is_leader()) {
     send_to_hosts(source, version);
@@ -123,7 +122,7 @@ void ShardedUpdate::take_version_from(int source, std::uint64_t version) {
   host_.barrier(name_);
 }
 
-/// Between leaders.
+/// Sends a version of `source` to all hosts. Only leaders call it.
 void ShardedUpdate::send_to_hosts(int source, std::uint64_t version) {
   const auto send = [&](std::byte* data, std::size_t bytes) {
     if (bytes == 0) return;
@@ -156,10 +155,8 @@ std::span<std::byte> ShardedUpdate::states() const noexcept {
   return {states_, 2 * whole_lines(shape_.state_bytes)};
 }
 
-void ShardedUpdate::initialize(const std::function<void(std::byte*)>& write) {
-  const auto next = version() + 1;
-  if (communicator_.rank() == 0) write(state_of(next));
-  if (communicator_.num_hosts() > 1 && communicator_.is_leader()) send_to_hosts(0, next);
+void ShardedUpdate::publish() {
+  if (communicator_.num_hosts() > 1 && communicator_.is_leader()) send_to_hosts(0, version() + 1);
   commit();
 }
 
@@ -168,7 +165,7 @@ void* ShardedUpdate::leaf() {
     throw Error(ErrorKind::Options,
                 fmt::format("ShardedUpdate \"{}\": expected {} leaves, found one more", name_,
                             shape_.num_leaves),
-                "call step() after the last one");
+                "call reduce() and commit() after the last one");
   }
   if (!narrow_leaf_.empty()) return narrow_leaf_.data();
   return buffer(host_.rank(), counter_.next_buffer());
@@ -188,7 +185,7 @@ void ShardedUpdate::take_early() {
 }
 
 void ShardedUpdate::take_leaf() {
-  static_cast<void>(leaf());  // where there is none, it says so
+  static_cast<void>(leaf());  // throws if no leaf is missing
   const auto buckets = sums_ ? sums_->buckets() : std::span<const hosts::Bucket>();
   if (buckets.empty()) take_elements(0, leaf_count());
   for (auto bucket = num_taken_early_; bucket < buckets.size(); ++bucket) {
@@ -199,7 +196,7 @@ void ShardedUpdate::take_leaf() {
   counter_.take();
 }
 
-/// Folds some elements of the leaf that is next, which is taken when all of them are.
+/// Folds some elements of the next leaf. The leaf is taken when all its elements are.
 void ShardedUpdate::take_elements(std::int64_t first, std::int64_t count) {
   const int rank = host_.rank();
   const auto size = static_cast<std::size_t>(count);
@@ -215,7 +212,7 @@ void ShardedUpdate::take_elements(std::int64_t first, std::int64_t count) {
   }
 }
 
-/// Blocks are dealt out whole, by where they begin, in about equal numbers of elements.
+/// An instance owns whole blocks. Instances have about equal numbers of elements.
 ShardedUpdate::BlockRange ShardedUpdate::my_blocks() const {
   const auto [begin, end] = slice_blocks(shape_, host_.rank(), host_.size());
   return {begin, end};
@@ -225,12 +222,18 @@ std::int64_t ShardedUpdate::first_element(std::size_t block) const {
   return block < shape_.blocks.size() ? shape_.blocks[block] : shape_.count;
 }
 
-/// What is measured first stays: the sum takes the place of this instance's first node, of which
-/// nobody else reads these blocks; or it is there already.
-std::span<float> ShardedUpdate::sum_of(BlockRange blocks) const {
-  const auto first = first_element(blocks.begin);
-  auto* node = sums_ ? sum_ : buffer(host_.rank(), counter_.held().front().buffer);
-  return {node + first, static_cast<std::size_t>(first_element(blocks.end) - first)};
+/// With one pass, a sum is needed only until the next one. With several passes, the sum replaces
+/// these blocks of this instance's first node, which no other instance reads. On several hosts, the
+/// sum of the hosts is there already.
+std::span<float> ShardedUpdate::memory_for_sum(std::size_t block) {
+  const auto first = first_element(block);
+  const auto count = static_cast<std::size_t>(first_element(block + 1) - first);
+  if (sums_) return {sum_ + first, count};
+  if (reduction_.passes == Passes::Several) {
+    return {buffer(host_.rank(), counter_.held().front().buffer) + first, count};
+  }
+  block_sum_.resize(count);
+  return block_sum_;
 }
 
 std::vector<NodeData> ShardedUpdate::nodes_from(std::int64_t first) const {
@@ -241,7 +244,7 @@ std::vector<NodeData> ShardedUpdate::nodes_from(std::int64_t first) const {
   return nodes;
 }
 
-/// Into memory of this instance: the others read the nodes too.
+/// Writes to memory of this instance, because the other instances read the nodes, too.
 void ShardedUpdate::reduce_totals() {
   if (totals_.empty()) return;
   if (sums_) {
@@ -252,132 +255,89 @@ void ShardedUpdate::reduce_totals() {
   reducer_->reduce(nodes, totals_.size(), DataType::F32, totals_.data(), DataType::F32);
 }
 
-void ShardedUpdate::reduce(std::size_t block, const Step& step, std::span<float> sum) {
+ShardedUpdate::Part ShardedUpdate::part(std::size_t block) {
   const auto first = first_element(block);
+  const auto sum = memory_for_sum(block);
+  if (is_reduced_) return {block, first, sum};
   if (!sums_) {
     const auto nodes = nodes_from(first);
     reducer_->reduce(nodes, sum.size(), DataType::F32, sum.data(), DataType::F32);
   }
-  if (step.divisor == 1) return;
-  const auto end = step.num_divided < 0 ? shape_.count : step.num_divided;
-  const auto divided = std::clamp<std::int64_t>(end - first, 0, std::ssize(sum));
-  kernels::divide(DataType::F32, sum.data(), step.divisor, static_cast<std::size_t>(divided));
+  if (reduction_.divisor != 1) {
+    const auto end = reduction_.num_divided < 0 ? shape_.count : reduction_.num_divided;
+    const auto divided = std::clamp<std::int64_t>(end - first, 0, std::ssize(sum));
+    kernels::divide(DataType::F32, sum.data(), reduction_.divisor,
+                    static_cast<std::size_t>(divided));
+  }
+  is_reduced_ = reduction_.passes == Passes::Several && block + 1 == my_blocks().end;
+  return {block, first, sum};
 }
 
-void ShardedUpdate::measure_block(std::size_t block, const Measure& measure) {
+ShardedUpdate::Parts ShardedUpdate::parts() {
+  const auto mine = my_blocks();
+  return {*this, mine.begin, mine.end};
+}
+
+std::span<double> ShardedUpdate::values_of(std::size_t block) {
   const auto width = static_cast<std::size_t>(shape_.values_per_block);
-  measure(block, part_of({block, block + 1}, sum_of({block, block + 1})),
-          {measured_ + block * width, width});
+  return {measured_ + block * width, width};
 }
 
-ShardedUpdate::Part ShardedUpdate::part_of(BlockRange blocks, std::span<float> sum) const {
-  const auto values = shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block);
-  return {first_element(blocks.begin), sum,     totals_,
-          {measured_, values},         state(), state_of(version() + 1)};
+std::span<const double> ShardedUpdate::measured() const noexcept {
+  return {measured_, shape_.blocks.size() * static_cast<std::size_t>(shape_.values_per_block)};
 }
 
-void ShardedUpdate::check_step(const Step& step) const {
+void ShardedUpdate::share_measured() {
+  host_.barrier(name_);
+}
+
+void ShardedUpdate::check_reduction(const Reduction& reduction) const {
   if (counter_.num_missing() > 0) {
     throw Error(ErrorKind::Options,
                 fmt::format("ShardedUpdate \"{}\": expected {} leaves, found {}", name_,
                             shape_.num_leaves, shape_.num_leaves - counter_.num_missing()),
-                "call take_leaf() for each of them before step()");
+                "call take_leaf() for each leaf before reduce()");
   }
-  if (step.divisor < 1) {
+  if (reduction.divisor < 1) {
     throw Error(ErrorKind::Options,
                 fmt::format("ShardedUpdate \"{}\": expected a divisor of at least 1, found {}",
-                            name_, step.divisor));
+                            name_, reduction.divisor));
   }
 }
 
-void ShardedUpdate::step(const Step& step) {
-  check_step(step);
-  try {
-    run(step);
-  } catch (const Error& error) {
-    communicator_.report_failure(error);
-    throw;
-  } catch (const std::exception& error) {
-    // The others must not take what this instance does next for the end of the step.
-    communicator_.report_failure(
-        Error(ErrorKind::PeerLost,
-              fmt::format("ShardedUpdate \"{}\": instance {} failed: {}", name_,
-                          communicator_.instances()[static_cast<std::size_t>(communicator_.rank())],
-                          error.what())));
-    throw;
-  }
-}
-
-void ShardedUpdate::run(const Step& step) {
-  wait_for_leaves(step);
-  if (sums_) wait_for_sums(step);
+void ShardedUpdate::reduce(const Reduction& reduction) {
+  check_reduction(reduction);
+  reduction_ = reduction;
+  is_reduced_ = false;
+  wait_for_leaves();
+  if (sums_) wait_for_sums();
   reduce_totals();
-  if (step.check) step.check(totals_);
-  update_slice(step);
-  const events::TimedWait wait(step.spans, step.number);
-  commit();
-  counter_.restart();
+  if (reduction.passes == Passes::One) return;
+  const auto width = static_cast<std::size_t>(shape_.values_per_block);
+  const auto mine = my_blocks();
+  std::fill(measured_ + mine.begin * width, measured_ + mine.end * width, 0.0);
 }
 
-void ShardedUpdate::update_slice(const Step& step) {
-  const events::TimedScope update(step.spans, events::SpanKind::Update, step.number);
-  write_slice(step);
-  if (step.end_updates) step.end_updates();
-  if (step.finish && host_.rank() == 0) {
-    step.finish(part_of({0, 0}, {}));
-  }
+void ShardedUpdate::wait_for_leaves() {
+  const events::TimedWait wait(reduction_.spans, reduction_.step);
+  host_.barrier(name_);
 }
 
-void ShardedUpdate::wait_for_leaves(const Step& step) {
-  const events::TimedWait wait(step.spans, step.number);
-  host_.barrier(name_);  // every leaf is there
-}
-
-void ShardedUpdate::wait_for_sums(const Step& step) {
-  const events::TimedScope reduce(step.spans, events::SpanKind::Reduce, step.number);
+void ShardedUpdate::wait_for_sums() {
+  const events::TimedScope reduce(reduction_.spans, events::SpanKind::Reduce, reduction_.step);
   const auto begin = events::monotonic_nanoseconds();
   if (communicator_.is_leader()) sums_->wait();
-  host_.barrier(name_);  // the sums of all hosts are there
+  host_.barrier(name_);  // the sums of all hosts have arrived
   waited_for_hosts_ = 1e-9 * static_cast<double>(events::monotonic_nanoseconds() - begin);
 }
 
-void ShardedUpdate::write_slice(const Step& step) {
-  const auto mine = my_blocks();
-  if (!step.measures.empty()) return measure_and_update(step, mine);
-  for (auto block = mine.begin; block < mine.end; ++block) {
-    const auto sum = sums_ ? sum_of({block, block + 1}) : scratch_for(block);
-    reduce(block, step, sum);
-    step.update(part_of({block, block + 1}, sum));
-  }
-}
-
-std::span<float> ShardedUpdate::scratch_for(std::size_t block) {
-  block_sum_.resize(static_cast<std::size_t>(first_element(block + 1) - first_element(block)));
-  return block_sum_;
-}
-
-void ShardedUpdate::measure_and_update(const Step& step, BlockRange mine) {
-  const auto width = static_cast<std::size_t>(shape_.values_per_block);
-  std::fill(measured_ + mine.begin * width, measured_ + mine.end * width, 0.0);
-  for (auto block = mine.begin; block < mine.end; ++block) {
-    reduce(block, step, sum_of({block, block + 1}));
-    measure_block(block, step.measures.front());
-  }
-  for (std::size_t i = 1; i < step.measures.size(); ++i) {
-    host_.barrier(name_);  // the measurement before is there
-    for (auto block = mine.begin; block < mine.end; ++block) {
-      measure_block(block, step.measures[i]);
-    }
-  }
-  host_.barrier(name_);  // everything is measured
-  if (mine.begin < mine.end) step.update(part_of(mine, sum_of(mine)));
-}
-
 void ShardedUpdate::commit() {
+  const events::TimedWait wait(std::exchange(reduction_.spans, nullptr), reduction_.step);
   auto current = version();
-  host_.barrier(name_);  // everything is written
-  // Everybody commits: it is the same word, and nobody goes on before it is there.
+  host_.barrier(name_);  // all instances have written
+  // All instances store the same word, so that none continues before the version is current.
   committed_->compare_exchange_strong(current, current + 1, std::memory_order_acq_rel);
+  if (counter_.num_missing() == 0) counter_.restart();
 }
 
 }  // namespace lockstep::comm

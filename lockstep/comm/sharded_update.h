@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,94 +16,120 @@
 
 namespace lockstep::comm {
 
-/// The reduction that training needs: gradients in, one copy of the state updated, and no sum ever
-/// gathered.
+/// Reduces the leaves of all instances, and lets each instance of a host write one slice of the
+/// next version of a shared state.
 ///
-/// The instances of a group share a state (weights and what the optimizer keeps) in two versions,
-/// of which one commit word says which is current. In each step an instance brings its leaves one
-/// after another; then everybody reduces a slice of them along the tree, measures it (norms, an
-/// overflow), sees what the others measured, and writes its slice of the next version. When all
-/// slices are written, the commit word makes that version current. Whoever dies on the way leaves
-/// the current version whole; where the launcher keeps memory, both versions and the commit word
-/// are in it, and the instances of a restarted job go on with the current one. Totals are numbers
-/// at the end of each leaf, few enough for everybody to reduce all of them: losses and counts.
+/// The instances of a group share a state (weights and optimizer state) in two versions. A commit
+/// word says which version is current. The caller drives each step:
 ///
-/// On several hosts each has a state of its own, and all have the same. What leaves come to on a
-/// host is added up between hosts (`hosts::HostSums`), in buckets that may be handed in before the
-/// leaf is whole; then the instances of each host update all of its state. A host commits by
-/// itself: it can be one version ahead of another, never two, since the next step takes leaves of
-/// all hosts. Where a job is started again, hosts agree on the oldest of their current versions,
-/// which those that are ahead still have, and give it to hosts that have none. What a host has not
-/// got whole, it has not committed: whoever dies meanwhile leaves it a host that has none.
+///     update.take_leaf();                         // once for each leaf of this instance
+///     update.reduce({.divisor = 64});             // waits until all leaves have arrived
+///     for (auto part : update.parts()) { ... }    // writes the slice of this instance
+///     update.commit();                            // waits until all slices are written
 ///
-/// Slices move with the number of instances, so nothing may depend on them: what is measured is
-/// measured by fixed blocks, and whoever looks at all blocks sees the same numbers in the same
-/// order, whoever measured them.
+/// A part is a block of the sum. It is reduced when the loop reaches it, so that it is still in the
+/// cache when the caller writes the next version of these elements. A step that measures the sum
+/// before it changes anything (norms, an overflow) loops over the parts several times:
 ///
-/// One thread uses it, and its communicator, at a time. Errors: those of a collective; what a
-/// user's function throws ends the job.
+///     update.reduce({.passes = ShardedUpdate::Passes::Several});
+///     for (auto part : update.parts()) measure(part, update.values_of(part.block));
+///     update.share_measured();                    // now `measured` has the values of all blocks
+///     for (auto part : update.parts()) { ... }
+///     update.commit();
+///
+/// If a process dies before the commit, the current version is intact. If the launcher keeps
+/// memory across restarts, both versions and the commit word are in that memory, and the instances
+/// of a restarted job continue with the current version. Totals are numbers at the end of each
+/// leaf, few enough for every instance to reduce all of them: losses and counts.
+///
+/// On several hosts, each host has its own copy of the state. The sums of the hosts are added
+/// between the hosts (`hosts::HostSums`) in buckets, which can be sent before the leaf is complete.
+/// Then the instances of each host update the whole state of their host. Hosts commit separately. A
+/// host can be one version ahead of another, never two, because the next step needs leaves of all
+/// hosts. When a job restarts, the hosts agree on the oldest of their current versions, which hosts
+/// that are ahead still have, and send it to hosts that have none. A host commits a version that it
+/// receives only when all of it has arrived.
+///
+/// The slice of an instance depends on the number of instances, so no result may depend on slices.
+/// Values are therefore measured for fixed blocks, and every instance reads the values of all
+/// blocks in the same order.
+///
+/// Only one thread at a time may use this object and its communicator. Errors: those of a
+/// collective. If the caller fails between `take_leaf` and `commit`, it must call
+/// `Communicator::report_failure`; otherwise the other instances wait until they time out.
 class LOCKSTEP_PRIVATE_API ShardedUpdate {
  public:
   /// The same on every instance, except for `num_leaves`.
   struct Shape {
     std::int64_t count = 0;              ///< elements of the sum, which is in f32
-    std::int64_t num_totals = 0;         ///< that follow them in each leaf
+    std::int64_t num_totals = 0;         ///< numbers after the elements in each leaf
     DataType leaf_type = DataType::F32;  ///< F16, BF16 or F32
-    int num_leaves = 1;                  ///< that this instance brings to each step
-    /// Where blocks begin, ascending from 0; empty: every `kBlock` elements.
+    int num_leaves = 1;                  ///< leaves of this instance in each step
+    /// First element of each block, ascending from 0; empty: a block every `kBlock` elements.
     std::vector<std::int64_t> blocks{};
-    int values_per_block = 1;  ///< that are measured
-    /// Elements, from the first on, that may be handed in before the rest of the leaf is known, the
-    /// last of them first; on several hosts they are then on their way already.
+    int values_per_block = 1;  ///< measured values
+    /// The first `num_early` elements can be taken in buckets before the rest of the leaf is
+    /// written, starting with the last bucket. On several hosts, buckets are sent immediately.
     std::int64_t num_early = 0;
-    std::size_t state_bytes = 0;  ///< of one version
-    /// Of what all versions have in common, in one copy that is kept and moved with them.
+    std::size_t state_bytes = 0;  ///< bytes of one version
+    /// Bytes that all versions share. There is one copy, which is kept and sent with a version.
     std::size_t common_bytes = 0;
-    /// Of what the state means: a version that an earlier attempt of the job has left is taken for
-    /// one of this state only where it is the same.
+    /// Identifies the meaning of the state. A version that an earlier attempt of the job has left
+    /// is used only if its fingerprint is equal.
     std::uint64_t fingerprint = 0;
   };
   static constexpr std::int64_t kBlock = 4096;
 
-  /// Some of the sum's elements, and all that is needed to update the state's part for them.
-  struct Part {
-    std::int64_t first;                ///< element
-    std::span<float> sum;              ///< of all leaves, divided
-    std::span<const float> totals;     ///< of all leaves, not divided
-    std::span<const double> measured;  ///< of all blocks in order, as far as it is
-    const std::byte* current;          ///< the whole state
-    std::byte* next;                   ///< where the next version is written
-  };
-  /// Sees the totals on every instance, before anything else is done. What it throws, if anything,
-  /// it throws on all of them.
-  using Check = std::function<void(std::span<const float> totals)>;
-  /// Measures one block; `values` has room for `values_per_block` numbers, zero at first. Another
-  /// measurement sees what the one before it found in all blocks.
-  using Measure =
-      std::function<void(std::size_t block, const Part& part, std::span<double> values)>;
-  /// Writes the next version's elements for one part. It is called for parts of this instance's
-  /// slice, ascending, which together are the slice.
-  using Update = std::function<void(const Part&)>;
-  /// Writes, on the first instance of each host, what of the next version belongs to no element of
-  /// the sum.
-  using Finish = std::function<void(const Part& whole)>;
+  /// How often the caller loops over the parts of a step. With several passes the sum is stored,
+  /// and the first pass reduces it.
+  enum class Passes : std::uint8_t { One, Several };
 
-  /// What a step does with the sum, in this order.
-  struct Step {
+  /// How a step reduces the leaves.
+  struct Reduction {
     std::int64_t divisor = 1;
-    std::int64_t num_divided = -1;  ///< elements from the first on that are divided; -1: all
-    Check check{};
-    /// Without any, each part is updated while it is in the cache, and nobody waits between.
-    std::vector<Measure> measures{};
-    Update update{};
-    std::function<void()> end_updates{};  ///< once, after the last of this instance's parts
-    Finish finish{};
-    events::SpanSink* spans = nullptr;  ///< is told what the caller's thread does
-    std::int64_t number = 0;            ///< of the step, for that
+    std::int64_t num_divided = -1;  ///< number of divided elements, from the first; -1: all
+    Passes passes = Passes::One;
+    events::SpanSink* spans = nullptr;  ///< receives the waits and the reduction of this thread
+    std::int64_t step = 0;              ///< number of the step in these spans
   };
 
-  /// What all instances of a host together will have of it in memory, where each brings so many
-  /// leaves.
+  /// A block of the sum.
+  struct Part {
+    std::size_t block;
+    std::int64_t first;    ///< index of the first element
+    std::span<float> sum;  ///< sum of all leaves, divided
+  };
+
+  /// The parts of this instance, in ascending order. `*it` reduces a part; dereference an iterator
+  /// once.
+  class Parts {
+   public:
+    class Iterator {
+     public:
+      Iterator(ShardedUpdate& update, std::size_t block) : update_(&update), block_(block) {}
+      Part operator*() const { return update_->part(block_); }
+      Iterator& operator++() {
+        ++block_;
+        return *this;
+      }
+      bool operator==(const Iterator& other) const noexcept { return block_ == other.block_; }
+
+     private:
+      ShardedUpdate* update_;
+      std::size_t block_;
+    };
+
+    Parts(ShardedUpdate& update, std::size_t first, std::size_t end)
+        : begin_(update, first), end_(update, end) {}
+    Iterator begin() const noexcept { return begin_; }
+    Iterator end() const noexcept { return end_; }
+
+   private:
+    Iterator begin_;
+    Iterator end_;
+  };
+
+  /// Bytes that all instances of a host need together; `leaves` has the number of leaves of each.
   static std::size_t memory_needed(Shape shape, std::span<const int> leaves, int num_hosts = 1);
   /// The elements that one of `size` instances reduces and updates.
   struct Slice {
@@ -113,53 +138,67 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   };
   static Slice slice_of(Shape shape, int rank, int size);
 
-  /// Everybody in the group makes it alike. Errors: `Options` for a shape that cannot be meant.
+  /// Every instance of the group calls the constructor. Errors: `Options` for an invalid shape, and
+  /// if shapes differ.
   ShardedUpdate(Communicator& communicator, Shape shape, std::string name);
 
-  /// Whether there is a version to go on with, of an attempt before.
+  /// Whether an earlier attempt of the job has left a version of this state.
   bool is_recovered() const noexcept { return source_ >= 0; }
-  /// The host that had that version; others may have it from there. -1: there is none.
+  /// The host that had this version; other hosts may have received it. -1: there is none.
   int recovered_from() const noexcept { return source_; }
 
-  /// Makes a version that `write` writes, on rank 0, the current one, whatever was before, and what
-  /// rank 0 has in common with it that of all hosts. Everybody calls it, and returns when it is
-  /// there.
-  void initialize(const std::function<void(std::byte* state)>& write);
+  /// Makes the next version current, whatever the current version is. Before the call, rank 0 has
+  /// written `next_state()` and, if needed, `common()`. Every instance calls it, and it returns when
+  /// all hosts have the version.
+  void publish();
 
-  /// Where the next leaf is to be written: `count + num_totals` elements of `leaf_type`.
+  /// Memory for the next leaf: `count + num_totals` elements of `leaf_type`.
   void* leaf();
   /// Takes the leaf that was written there.
   void take_leaf();
 
-  /// Parts of the leaf that can be taken before the whole is written, in this order.
+  /// The buckets of a leaf that can be taken before the whole leaf is written, in this order.
   std::span<const hosts::Bucket> early_buckets() const noexcept;
-  /// Takes the next of these.
+  /// Takes the next early bucket.
   void take_early();
   std::size_t num_taken_early() const noexcept { return num_taken_early_; }
-  /// Whether the leaf that is next is this instance's last one of the step.
+  /// Whether the next leaf is the last leaf of this instance in this step.
   bool is_at_last_leaf() const noexcept { return counter_.num_missing() == 1; }
 
-  /// Reduces the leaves, and updates the state with their sum.
-  void step(const Step& step);
+  /// Waits until all leaves have arrived, and computes the totals. Errors: `Options` if a leaf of
+  /// this instance is missing.
+  void reduce(const Reduction& reduction);
+  /// The parts of this instance's slice. The first loop after `reduce` computes their sums.
+  Parts parts();
+  /// The measured values of a block of this instance; `values_per_block` numbers, zero after
+  /// `reduce`.
+  std::span<double> values_of(std::size_t block);
+  /// Waits until all instances have measured. Then `measured` has the values of all blocks.
+  void share_measured();
+  std::span<const double> measured() const noexcept;
+  /// The totals of all leaves, not divided.
+  std::span<const float> totals() const noexcept { return totals_; }
+  /// Waits until all instances have written, and makes the next version current.
+  void commit();
 
-  /// How often the state was written; 0: never.
+  /// Whether this instance writes the parts of the next version that belong to no element.
+  bool is_first_on_host() const noexcept { return host_.rank() == 0; }
+
+  /// Number of committed versions; 0: none.
   std::uint64_t version() const noexcept;
   const std::byte* state() const noexcept { return state_of(version()); }
-  /// Where the next version will be written: what stands there before `initialize` is kept, where
-  /// its function does not write over it.
+  /// Where the next version is written. Initially its content is that of an older version.
   std::byte* next_state() const noexcept { return state_of(version() + 1); }
-  /// All that versions are written to.
+  /// The memory of both versions.
   std::span<std::byte> states() const noexcept;
-  /// What is not a version's own, zero at first. Whoever writes here, other than in `initialize`,
-  /// writes the same on every host, and nothing that could be seen half written after a crash.
+  /// Memory shared by both versions, zeroed at creation. Except before `publish`, writers must write
+  /// identical bytes on every host, and each write must be a single atomic store, so that a crash
+  /// never exposes a partial write.
   std::byte* common() const noexcept;
   std::span<const std::int64_t> blocks() const noexcept { return shape_.blocks; }
-  /// What all instances of the host have of it in memory: versions, and buffers for leaves.
+  /// Bytes that all instances of the host use together: versions, and buffers for leaves.
   std::size_t memory_bytes() const noexcept { return memory_bytes_; }
-  /// Of the last step.
-  std::span<const float> totals() const noexcept { return totals_; }
-  /// Seconds of the last step in which all was there on this host, and sums of other hosts were
-  /// waited for.
+  /// Seconds for which the last `reduce` waited for other hosts after this host was complete.
   double waited_for_hosts() const noexcept { return waited_for_hosts_; }
 
  private:
@@ -177,37 +216,31 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   float* buffer(int rank, int index) const noexcept;
   BlockRange my_blocks() const;
   std::int64_t first_element(std::size_t block) const;
-  std::span<float> sum_of(BlockRange blocks) const;
-  Part part_of(BlockRange blocks, std::span<float> sum) const;
 
   std::int64_t leaf_count() const noexcept { return shape_.count + shape_.num_totals; }
-  void check_step(const Step& step) const;
-  void run(const Step& step);
-  void wait_for_leaves(const Step& step);
-  void wait_for_sums(const Step& step);
+  void check_reduction(const Reduction& reduction) const;
+  void wait_for_leaves();
+  void wait_for_sums();
   std::vector<NodeData> nodes_from(std::int64_t first) const;
-  std::span<float> scratch_for(std::size_t block);
+  std::span<float> memory_for_sum(std::size_t block);
   void reduce_totals();
-  void reduce(std::size_t block, const Step& step, std::span<float> sum);
-  void measure_block(std::size_t block, const Measure& measure);
-  void update_slice(const Step& step);
-  void write_slice(const Step& step);
-  void measure_and_update(const Step& step, BlockRange mine);
-  void commit();
+  Part part(std::size_t block);
 
   Communicator& communicator_;
-  Communicator& host_;  ///< the instances that share its memory
+  Communicator& host_;  ///< the instances that share the memory
   Shape shape_;
   std::string name_;
   LeafCounter counter_;
   std::vector<float> totals_;
-  std::vector<float> block_sum_;            ///< of the block that is being updated
+  Reduction reduction_;                     ///< of the step under way
+  bool is_reduced_ = false;                 ///< the parts of this step have their sums
+  std::vector<float> block_sum_;            ///< the sum of one block, if there is one pass
   std::vector<std::uint16_t> narrow_leaf_;  ///< 16-bit leaves are written here
-  std::size_t num_taken_early_ = 0;         ///< buckets of the leaf that is next
+  std::size_t num_taken_early_ = 0;         ///< buckets of the next leaf
 
   std::size_t memory_bytes_ = 0;
-  SharedMemory memory_;  ///< what is measured, and buffers
-  SharedMemory kept_;    ///< the commit word, both versions, and what they have in common
+  SharedMemory memory_;  ///< measured values, and buffers
+  SharedMemory kept_;    ///< the commit word, both versions, and their common memory
   int source_ = -1;
   double waited_for_hosts_ = 0;
   std::atomic<std::uint64_t>* committed_ = nullptr;
@@ -216,8 +249,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   std::vector<float*> pools_;               ///< by rank on this host
   std::vector<std::vector<float*>> nodes_;  ///< by rank on this host
   std::unique_ptr<Reducer> reducer_;
-  float* sum_ = nullptr;                   ///< on several hosts: of all of them
-  std::unique_ptr<hosts::HostSums> sums_;  // last: it uses the rest while it ends
+  float* sum_ = nullptr;                   ///< on several hosts: the sum of all hosts
+  std::unique_ptr<hosts::HostSums> sums_;  // the last member: its destructor uses the others
 };
 
 }  // namespace lockstep::comm

@@ -335,11 +335,6 @@ TrustSums trust_sums(const Optimizer& optimizer, const Slice& slice, const Updat
   return sums;
 }
 
-double trust_ratio(const TrustSums& sums) noexcept {
-  if (sums.weights == 0 || sums.direction == 0) return 1;
-  return std::sqrt(sums.weights) / std::sqrt(sums.direction);
-}
-
 void average(double decay, std::span<const float> average, std::span<const float> weights,
              std::span<float> next) {
   expect_length("average", "an average", weights.size(), average.size());

@@ -26,8 +26,6 @@ struct TrustSums {
 };
 LOCKSTEP_PRIVATE_API TrustSums trust_sums(const Optimizer& optimizer, const Slice& slice,
                                           const UpdateFacts& facts, float gradient_scale);
-/// LAMB's ratio for a whole parameter, of the sums of all its slices: 1 where either is zero.
-LOCKSTEP_PRIVATE_API double trust_ratio(const TrustSums& sums) noexcept;
 
 /// next[i] = decay · average[i] + (1 - decay) · weights[i]
 LOCKSTEP_PRIVATE_API void average(double decay, std::span<const float> average,

@@ -17,21 +17,6 @@
 
 namespace lockstep {
 
-void Callback::prepare(Options& /*options*/) {}
-void Callback::on_fit_begin(const FitShape& /*shape*/) {}
-void Callback::on_fit_end(const History& /*history*/, TrainingModel& /*model*/) {}
-void Callback::on_fit_failed(const Error& /*error*/) noexcept {}
-void Callback::on_epoch_begin(int /*epoch*/, std::int64_t /*iterations*/) {}
-void Callback::on_iteration(int /*epoch*/, std::int64_t /*iteration*/,
-                            const IterationResult& /*result*/) {}
-void Callback::on_epoch_trained(int /*epoch*/, const StepResult& /*result*/) {}
-void Callback::on_validation_begin(int /*epoch*/, std::int64_t /*local_batches*/) {}
-void Callback::on_validation_batch(std::int64_t /*done*/) {}
-void Callback::on_validated(int /*epoch*/, const StepResult& /*result*/) {}
-bool Callback::goes_on(const History& /*history*/) {
-  return true;
-}
-
 namespace {
 
 class CheckpointCallback final : public Callback {
@@ -58,7 +43,7 @@ class EarlyStopCallback final : public Callback {
  public:
   explicit EarlyStopCallback(const EarlyStopOptions& options) : options_(options) {}
 
-  /// All of it is counted anew each time, so that a run that was cut off decides as another.
+  /// Counts from the beginning each time, so that a resumed run makes the same decision.
   bool goes_on(const History& history) override {
     int since_best = 0;
     double best = sign() * value_of(history.epochs.front(), options_.metric);
@@ -77,80 +62,30 @@ class EarlyStopCallback final : public Callback {
   EarlyStopOptions options_;
 };
 
-/// Tells a sink, where there is one.
-class TellingCallback : public Callback {
- public:
-  void on_fit_begin(const FitShape& shape) override { shape_ = shape; }
-  void on_epoch_begin(int epoch, std::int64_t iterations) override {
-    iterations_ = iterations;
-    // A validation follows each epoch, or none.
-    const int validations = shape_.validations == 0 ? 0 : shape_.epochs - epoch + 1;
-    tell(events::EpochBegan{epoch, iterations, shape_.epochs, validations});
-  }
-  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override {
-    tell(events::IterationDone{epoch, iteration, result.loss, result.metrics});
-  }
-  void on_epoch_trained(int epoch, const StepResult& result) override {
-    tell(events::EpochDone{epoch, iterations_, result.loss, result.metrics});
-  }
-  void on_validation_begin(int epoch, std::int64_t local_batches) override {
-    tell(events::EvaluationBegan{epoch, local_batches});
-  }
-  void on_validation_batch(std::int64_t done) override { tell(events::EvaluationAdvanced{done}); }
-  void on_validated(int epoch, const StepResult& result) override {
-    tell(events::EvaluationDone{epoch, result.loss, result.metrics});
-  }
-
- protected:
-  static bool is_first(const Options& options) { return options.world().instance() == 0; }
-  void tell_to(events::TrainSink& sink) noexcept { sink_ = &sink; }
-
- private:
-  template <typename Event>
-  void tell(const Event& event) {
-    if (sink_ != nullptr) sink_->on(event);
-  }
-
-  events::TrainSink* sink_ = nullptr;
-  FitShape shape_;
-  std::int64_t iterations_ = 0;
-};
-
-class LogCallback final : public TellingCallback {
- public:
-  explicit LogCallback(events::TrainSink& sink) : sink_(sink) {}
-  void prepare(Options& options) override {
-    if (is_first(options)) tell_to(sink_);
-  }
-
- private:
-  events::TrainSink& sink_;
-};
-
-/// Behind curves, which nobody has to show: hears that they end early.
-class WarningSink final : public events::TrainSink {
- public:
-  void on(const events::Preparing& /*event*/) override {}
-  void on(const events::EpochBegan& /*event*/) override {}
-  void on(const events::IterationDone& /*event*/) override {}
-  void on(const events::EpochDone& /*event*/) override {}
-  void on(const events::EvaluationBegan& /*event*/) override {}
-  void on(const events::EvaluationAdvanced& /*event*/) override {}
-  void on(const events::EvaluationDone& /*event*/) override {}
-  void on(const events::Notice& event) override { log_warning(event.text); }
-};
-
-class TensorBoardCallback final : public TellingCallback {
+/// Opens its file when the model is made, so that an error is an error of `Trainer::fit`.
+class TensorBoardCallback final : public Callback {
  public:
   explicit TensorBoardCallback(std::string folder) : folder_(std::move(folder)) {}
-  void prepare(Options& options) override {
-    if (is_first(options)) tell_to(curves_.emplace(folder_, warnings_));
+
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+  void prepare(Options& /*options*/) override {
+    log_.emplace(folder_, [](const std::string& text) { log_warning(text); });
+  }
+  bool on_notice(const std::string& text) override { return log_->on_notice(text); }
+  void on_fit_begin(const FitShape& shape) override { log_->on_fit_begin(shape); }
+  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override {
+    log_->on_iteration(epoch, iteration, result);
+  }
+  void on_epoch_trained(int epoch, const StepResult& result) override {
+    log_->on_epoch_trained(epoch, result);
+  }
+  void on_validated(int epoch, const StepResult& result) override {
+    log_->on_validated(epoch, result);
   }
 
  private:
   std::string folder_;
-  WarningSink warnings_;
-  std::optional<monitor::TensorBoardLog> curves_;
+  std::optional<monitor::TensorBoardLog> log_;
 };
 
 double seconds_since_epoch() {
@@ -161,33 +96,36 @@ class ReportCallback final : public Callback {
  public:
   explicit ReportCallback(ReportOptions options) : options_(std::move(options)) {}
 
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+
   void prepare(Options& options) override {
-    if (options.world().instance() != 0) return;
     monitor::check_report_file(where(), options_.file);
     identity_ = options.world().identity();
   }
 
-  void on_fit_begin(const FitShape& shape) override {
-    if (!identity_) return;
-    shape_ = shape;
-    if (!recorder_) recorder_.emplace(recorder_options(), warnings_);
+  bool on_notice(const std::string& text) override {
+    return recorder_ && recorder_->on_notice(text);
   }
+  void on_fit_begin(const FitShape& shape) override {
+    shape_ = shape;
+    if (!recorder_) recorder_.emplace(recorder_options());
+    recorder_->on_fit_begin(shape);
+  }
+  // The curves of several calls of `fit` follow each other.
   void on_epoch_begin(int epoch, std::int64_t iterations) override {
-    tell(events::EpochBegan{earlier_epochs_ + epoch, iterations});
+    recorder_->on_epoch_begin(earlier_epochs_ + epoch, iterations);
   }
   void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override {
-    tell(events::IterationDone{earlier_epochs_ + epoch, iteration, result.loss, result.metrics});
+    recorder_->on_iteration(earlier_epochs_ + epoch, iteration, result);
   }
   void on_epoch_trained(int epoch, const StepResult& result) override {
-    tell(
-        events::EpochDone{earlier_epochs_ + epoch, shape_.iterations, result.loss, result.metrics});
+    recorder_->on_epoch_trained(earlier_epochs_ + epoch, result);
   }
   void on_validated(int epoch, const StepResult& result) override {
-    tell(events::EvaluationDone{earlier_epochs_ + epoch, result.loss, result.metrics});
+    recorder_->on_validated(earlier_epochs_ + epoch, result);
   }
 
   void on_fit_end(const History& history, TrainingModel& model) override {
-    if (!recorder_) return;
     auto report = begun_report();
     if (history.stopped_early) report.reason = "A callback ended the training early.";
     if (!history.epochs.empty()) {
@@ -213,7 +151,7 @@ class ReportCallback final : public Callback {
       report.reason = fmt::format("{} (exit code {})", error.what(), exit_code(error.kind()));
       monitor::write_report(where(), options_.file, report);
     } catch (const std::exception&) {
-      // The user has to hear of the error itself.
+      // The error of the training is more important.
     }
   }
 
@@ -226,11 +164,6 @@ class ReportCallback final : public Callback {
                                           .evaluation = "validation"};
     if (!identity_->run_dir.empty()) options.file = identity_->run_dir + "/report-curves";
     return options;
-  }
-
-  template <typename Event>
-  void tell(const Event& event) {
-    if (recorder_) recorder_->on(event);
   }
 
   static void add_results(const EpochResult& last, monitor::RunReport& to) {
@@ -259,11 +192,10 @@ class ReportCallback final : public Callback {
   }
 
   ReportOptions options_;
-  WarningSink warnings_;
-  std::optional<topology::Identity> identity_;  ///< on instance 0
+  std::optional<topology::Identity> identity_;
   std::optional<monitor::RunRecorder> recorder_;
   FitShape shape_;
-  std::int64_t earlier_epochs_ = 0;  ///< of earlier calls of `fit`
+  int earlier_epochs_ = 0;  ///< of earlier calls of `fit`
 };
 
 }  // namespace
@@ -290,8 +222,8 @@ CallbackPtr early_stop(const EarlyStopOptions& options) {
   return std::make_shared<EarlyStopCallback>(options);
 }
 
-CallbackPtr log(events::TrainSink& sink) {
-  return std::make_shared<LogCallback>(sink);
+CallbackPtr log(Callback& callback) {
+  return {CallbackPtr(), &callback};  // owns nothing
 }
 
 CallbackPtr tensorboard(const std::string& folder) {

@@ -113,15 +113,15 @@ weights::TensorSet averaged_weights(const checkpoint::Checkpoint& checkpoint) {
 class EvaluationJob {
  public:
   EvaluationJob(const TrainRequest& request, const EvaluationRequest& evaluation,
-                events::TrainSink& sink, const WatchFunction& watch)
+                Callback& callback, const WatchFunction& watch)
       : request_(request),
         evaluation_(evaluation),
-        sink_(sink),
+        callback_(callback),
         watch_(watch),
         world_(World::init()) {}
 
   EvaluationSummary run() {
-    preparing("connecting to the other instances");
+    report("connecting to the other instances");
     decide_options();
     try {
       prepare();
@@ -138,33 +138,35 @@ class EvaluationJob {
 
   bool is_first() const { return world_.instance() == 0; }
 
-  template <typename Event>
-  void tell(const Event& event) {
-    if (is_first()) sink_.on(event);
+  void report(const char* what) {
+    if (is_first()) callback_.on_preparing({what, prepared_, kPreparations});
+    ++prepared_;
   }
 
-  void preparing(const char* what) { tell(events::Preparing{what, prepared_++, kPreparations}); }
+  void notify(const std::string& text) {
+    if (is_first()) callback_.on_notice(text);
+  }
 
   void prepare() {
     open_weights();
-    preparing("reading the dataset");
+    report("reading the dataset");
     const auto set = open_dataset();
     loader_.emplace(test_loader(request_, *options_, set));
-    preparing("creating the network");
+    report("creating the network");
     auto model = open_model(request_, *set);
     load_checkpoint(*model);
-    preparing("sharing the weights");
+    report("sharing the weights");
     model_.emplace(std::move(model), *options_, SGD({.momentum = 0}), task_of(request_));
-    model_->tell([this](const std::string& text) { tell(events::Notice{text}); });
+    model_->tell([this](const std::string& text) { notify(text); });
     model_->compile();
-    tell_of_limits();
+    warn_of_limits();
     summary_.class_names = set->class_names();
   }
 
-  void tell_of_limits() {
+  void warn_of_limits() {
     if (request_.precision == Precision::P32_32 || options_->device() != DeviceKind::Cpu) return;
-    tell(events::Notice{fmt::format("this CPU computes in 32 bits: {} applies to the input",
-                                    name_of(request_.half))});
+    notify(fmt::format("this CPU computes in 32 bits: {} applies to the input",
+                       name_of(request_.half)));
   }
 
   /// Instance 0 reads the checkpoint. The others get the weights from instance 0.
@@ -173,8 +175,8 @@ class EvaluationJob {
     checkpoint_ = checkpoint::open_checkpoint(
         "eval: --checkpoint", evaluation_.checkpoint,
         [this](const std::filesystem::path& path, const std::string& why) {
-          tell(events::Notice{fmt::format("{} is damaged, so an older checkpoint is used: {}",
-                                          path.string(), why)});
+          notify(fmt::format("{} is damaged, so an older checkpoint is used: {}", path.string(),
+                             why));
         });
   }
 
@@ -250,15 +252,17 @@ class EvaluationJob {
   }
 
   void evaluate() {
-    tell(events::EvaluationBegan{0, loader_->local_batches()});
+    if (is_first()) callback_.on_validation_begin(0, loader_->local_batches());
     const auto begin = std::chrono::steady_clock::now();
     auto& result = summary_.result;
     result = model_->evaluate_classes(
         *loader_, "label", WeightsKind::Trained,
-        [this](std::int64_t done) { tell(events::EvaluationAdvanced{done}); });
+        [this](std::int64_t done) {
+          if (is_first()) callback_.on_validation_batch(done);
+        });
     summary_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    tell(events::EvaluationDone{0, result.loss, result.metrics});
+    if (is_first()) callback_.on_validated(0, {.loss = result.loss, .metrics = result.metrics});
     watchers_.enter(events::Phase::Finishing);
     summary_.model = request_.model.model;
     summary_.init_from = request_.model.init_from;
@@ -272,7 +276,7 @@ class EvaluationJob {
 
   const TrainRequest& request_;
   const EvaluationRequest& evaluation_;
-  events::TrainSink& sink_;
+  Callback& callback_;
   const WatchFunction& watch_;
   events::Watchers watchers_;
   World world_;  ///< outlives the options, which use its communicator
@@ -287,8 +291,8 @@ class EvaluationJob {
 }  // namespace
 
 EvaluationSummary run_evaluation(const TrainRequest& request, const EvaluationRequest& evaluation,
-                                 events::TrainSink& sink, const WatchFunction& watch) {
-  return EvaluationJob(request, evaluation, sink, watch).run();
+                                 Callback& callback, const WatchFunction& watch) {
+  return EvaluationJob(request, evaluation, callback, watch).run();
 }
 
 }  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/callback.h"
 #include "lockstep/events/watchers.h"
 #include "lockstep/topology/identity.h"
 #include "lockstep/train/evaluation_summary.h"
@@ -21,11 +21,11 @@ using WatchFunction = std::function<events::Watchers(const topology::Identity&)>
 /// only as cores. GPUs use deterministic algorithms. The result is therefore the same for any
 /// number of instances and replicas.
 ///
-/// `sink` is called on instance 0, `watch` on each instance. Every instance returns the summary;
+/// `callback` is called on instance 0, `watch` on each instance. Every instance returns the summary;
 /// only instance 0, which reads the checkpoint, sets its `checkpoint`.
 ///
 /// Errors: those of the dataset, the weights and the model.
 EvaluationSummary run_evaluation(const TrainRequest& request, const EvaluationRequest& evaluation,
-                                 events::TrainSink& sink, const WatchFunction& watch);
+                                 Callback& callback, const WatchFunction& watch);
 
 }  // namespace lockstep::train

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "lockstep/base/export.h"
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/train_results.h"
 
 namespace lockstep {
+
+/// Which weights to use: those that are trained, or the average that the optimizer keeps of them.
+enum class WeightsKind : std::uint8_t { Trained, Average };
 
 /// Counts of samples by their class and by the class that a model predicts for them.
 ///

@@ -3,7 +3,7 @@
 namespace lockstep::train {
 
 void GpuSnapshots::begin(const Progress& progress) {
-  if (is_first()) gpu_.begin_download(updates_.next_state());
+  if (is_first()) gpu_.begin_download(state_.sum().next_state());
   progress_ = progress;
   is_under_way_ = true;
 }
@@ -25,7 +25,7 @@ void GpuSnapshots::finish() {
 
 void GpuSnapshots::commit() {
   is_under_way_ = false;
-  updates_.initialize([&](std::byte* state) { shape_.progress(state) = progress_; });
+  state_.publish([&](std::byte* next, float*) { state_.shape().progress(next) = progress_; });
 }
 
 }  // namespace lockstep::train

@@ -1,32 +1,30 @@
 #pragma once
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/comm/sharded_update.h"
 #include "lockstep/train/gpu_training.h"
-#include "lockstep/train/train_state.h"
+#include "lockstep/train/state/shared_state.h"
 
 namespace lockstep::train {
 
-/// Versions of a state that lives on GPUs, on their way to the memory that outlives this process.
+/// Downloads versions of a state that lives on GPUs into the shared state of the host, which
+/// survives a crash.
 ///
-///     begun       written in the background, where the version before the current one stands
-///     there       noticed by `commit_arrived` or `finish`, and current from then on
-///
-/// Whoever dies on the way leaves the current version whole. Where several instances have the same
-/// state, the first one's is kept; all make the same calls. One thread at a time.
+/// A snapshot is downloaded in the background to the place of the next version, and becomes current
+/// when it has arrived. If the process dies before, the current version is intact. If several
+/// instances have the same state, instance 0 downloads it. All instances make the same calls, on
+/// one thread at a time.
 class GpuSnapshots {
  public:
-  GpuSnapshots(GpuTraining& gpu, comm::Communicator& communicator, comm::ShardedUpdate& updates,
-               const StateShape& shape)
-      : gpu_(gpu), communicator_(communicator), updates_(updates), shape_(shape) {}
+  GpuSnapshots(GpuTraining& gpu, comm::Communicator& communicator, SharedState& state)
+      : gpu_(gpu), communicator_(communicator), state_(state) {}
 
   bool is_under_way() const noexcept { return is_under_way_; }
-  /// Of the state as it is when all that was launched is done; `progress` belongs to it. None may
-  /// be under way.
+  /// Begins to download the state as it is after all launched work; `progress` belongs to it. No
+  /// other download may be under way.
   void begin(const Progress& progress);
-  /// Makes it current if it is there.
+  /// Commits the snapshot if it has arrived.
   void commit_arrived();
-  /// Makes it current when it is there.
+  /// Waits for the snapshot, and commits it.
   void finish();
 
  private:
@@ -35,8 +33,7 @@ class GpuSnapshots {
 
   GpuTraining& gpu_;
   comm::Communicator& communicator_;
-  comm::ShardedUpdate& updates_;
-  const StateShape& shape_;
+  SharedState& state_;
   Progress progress_;
   bool is_under_way_ = false;
 };

@@ -15,9 +15,11 @@
 #include "lockstep/nn/model.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/optimizer/precision.h"
+#include "lockstep/optimizer/step_rules.h"
 #include "lockstep/topology/placement.h"
 #include "lockstep/train/batch_tensors.h"
 #include "lockstep/train/device_options.h"
+#include "lockstep/train/evaluation.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/replica_result.h"
 #include "lockstep/train/stored_set.h"
@@ -93,76 +95,85 @@ struct GpuWork {
 /// Leaves of the tree that passes come to.
 int count_leaves(std::span<const GpuPass> passes);
 
-/// Steps that are launched at once.
+/// Steps that are launched together. The numbers go into tables on the GPU, which the recorded steps
+/// read.
 struct GpuLaunch {
   std::int64_t first_step = 0;           ///< of the training, from 0
   std::span<const double> lr_factors;    ///< by step
   std::span<const std::int64_t> counts;  ///< by parameter: updates so far
 };
 
-/// What one step, or one leaf, came to.
+/// The results of one step, or of one leaf.
 struct GpuRecord {
-  /// By replica of the job: of those that took part, which is all of them after a launch.
-  std::span<const float> losses;
+  std::span<const float> losses;   ///< by replica of the job; a leaf has the loss of its replica
   std::span<const float> metrics;  ///< sums
   bool is_skipped = false;
 };
 
-/// A model that is trained on a GPU. The weights are there, in place; the host has what was last
-/// brought home.
+/// A model that is trained on a GPU. The GPU has the weights; the host has the version that was
+/// downloaded last.
 ///
-/// One thread at a time, all work on one stream. Nothing waits for the GPU, but for what says so.
+/// One thread at a time. All work runs on one stream. Only functions whose comment says so wait for
+/// the GPU.
 class GpuTraining {
  public:
   virtual ~GpuTraining() = default;
 
-  /// Takes over a version of the state that the host has, and the weights that are frozen.
+  /// Copies a version of the state and the frozen weights to the GPU.
   virtual void upload(const std::byte* state, const float* frozen) = 0;
-  /// The same for weights and buffers alone.
+  /// Copies only the weights and the buffers.
   virtual void refresh(const std::byte* state) = 0;
-  /// Begins to give back the state that all work so far leads to. Steps that are launched meanwhile
-  /// do not wait for it, and the next one of these waits for the last.
+  /// Begins to copy the state to the host, as it is after all work so far. Later steps do not wait
+  /// for the copy. A second download waits for the first.
   virtual void begin_download(std::byte* state) = 0;
   virtual bool is_downloaded() const = 0;
   virtual void wait_for_download() = 0;
-  /// Loss scaling goes on with this.
   virtual void set_loss_scale(double scale, std::int64_t good_steps) = 0;
 
-  /// Before the first of what follows.
+  /// Called once, before the functions below.
   virtual void prepare(GpuWork work) = 0;
 
-  /// A micro-batch of a step that will be launched next. It is copied in the background, and kept
-  /// until `release`, which waits for that.
+  /// Takes a micro-batch of a step of the next launch. It is copied in the background, and kept
+  /// until `release`, which waits for the copy.
   virtual void take(std::int64_t step, data::Batch batch) = 0;
   virtual void release() = 0;
 
-  /// Whole steps in one launch: forward, backward, the tree over replicas, the update.
-  virtual void launch(const GpuLaunch& launch) = 0;
-  /// Until they are done; the records are valid until the next launch.
+  /// Launches steps. `record_step(i)` issues the operations of step i of the launch. It is called
+  /// for each step when a launch of this length is recorded, and not at all for later launches.
+  virtual void launch(const GpuLaunch& launch,
+                      const std::function<void(std::int64_t step)>& record_step) = 0;
+  /// Waits until the launch is complete. The records are valid until the next launch.
   virtual std::vector<GpuRecord> wait() = 0;
 
-  /// What one replica has found in the step that was taken, for a sum that is made elsewhere:
-  /// gradients and buffers, as they stand in a leaf. Waits for it.
+  // The operations of a step, for `record_step`; see `StepBackend`.
+  virtual void compute_leaves(std::int64_t step) = 0;
+  virtual void reduce(std::int64_t step) = 0;
+  virtual void measure_gradients() = 0;
+  virtual void decide(const optimizer::StepRules& rules, std::int64_t step) = 0;
+  virtual void measure_trust() = 0;
+  virtual void update() = 0;
+  virtual void finish_step(const optimizer::StepRules& rules) = 0;
+
+  /// Computes the leaf of one replica for a sum that the host makes: gradients and buffers. Waits.
   virtual GpuRecord make_leaf(int replica, std::int64_t step, std::span<float> leaf,
                               std::span<float> changed) = 0;
-  /// Buffers of whole numbers of the last leaf, as bytes. Waits.
+  /// Copies the integer buffers of the last leaf to the host. Waits.
   virtual void copy_integers(std::byte* to) = 0;
 
-  /// By parameter: 0 where no replica had a gradient in the last launch.
+  /// By parameter: 0 if no replica had a gradient in the last launch.
   virtual std::span<const float> has_gradient() const = 0;
 
-  enum class Weights : std::uint8_t { Trained, Average };
-  /// From here on it evaluates, with the state as it is on the GPU; until `end_evaluation`.
-  virtual void begin_evaluation(const GpuSamples& samples, Weights weights) = 0;
+  /// Prepares evaluations with the state that is on the GPU, until `end_evaluation`.
+  virtual void begin_evaluation(const GpuSamples& samples, WeightsKind weights) = 0;
   /// Evaluates samples as the loader has filled them, as `evaluate_output` does. Waits.
   virtual ReplicaResult evaluate(const Fields& loaded, const std::string& class_field) = 0;
-  /// Of what the model takes. Waits.
+  /// Computes the output for an input of the model. Waits.
   virtual at::Tensor predict(const at::Tensor& input) = 0;
   virtual void end_evaluation() = 0;
 };
 
-/// Errors: `Unavailable` where there is no such GPU, in a build without CUDA, and for what does not
-/// fit its memory, with what would.
+/// Errors: `Unavailable` if there is no such GPU, in a build without CUDA, and if the state does not
+/// fit its memory.
 std::unique_ptr<GpuTraining> make_gpu_training(GpuSetup setup, std::unique_ptr<nn::Model> model);
 
 }  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/comm/shared_memory.h"
-#include "lockstep/train/history.h"
+#include "lockstep/events/train_results.h"
 #include "lockstep/train/task.h"
 
 namespace lockstep::train {

@@ -57,17 +57,17 @@ GpuMemory planned_gpu_memory(const Options& options, const Optimizer& optimizer,
 }  // namespace
 
 PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan& job,
-                              events::TrainSink& sink) {
-  sink.on(events::Preparing{"reading the dataset", 0, kPreparations});
+                              Callback& callback) {
+  callback.on_preparing({"reading the dataset", 0, kPreparations});
   const auto alone = as_one(request, job.placement.shape);
   const auto options = options_of(alone);
   const auto set = data::open_set(request.dataset, data::Split::Train, request.set);
   const auto loader = train_loader(alone, options, set);
-  sink.on(events::Preparing{"creating the network", 1, kPreparations});
+  callback.on_preparing({"creating the network", 1, kPreparations});
   const auto model = open_model(request, *set);
   const auto task = task_of(request);
   nn::use_compute_threads(job.threads_per_device);
-  sink.on(events::Preparing{"deciding the plan", 2, kPreparations});
+  callback.on_preparing({"deciding the plan", 2, kPreparations});
   auto found = find_plan({
       .name = request.model.model,
       .options = options,
@@ -85,12 +85,12 @@ PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan
       .with_model = [&](const auto& measure) { measure(*model); },
       .on_block =
           [&](int done, int total) {
-            sink.on(events::Preparing{fmt::format("measuring block {} of {}", done, total), 2,
+            callback.on_preparing({fmt::format("measuring block {} of {}", done, total), 2,
                                       kPreparations});
           },
-      .tell = [&](const std::string& text) { sink.on(events::Notice{text}); },
+      .tell = [&](const std::string& text) { callback.on_notice(text); },
   });
-  sink.on(events::Preparing{found.is_cached ? "plan cached" : "plan made", kPreparations,
+  callback.on_preparing({found.is_cached ? "plan cached" : "plan made", kPreparations,
                             kPreparations});
   PlannedTraining planned{std::move(found.plan), std::move(found.key), found.file.string(),
                           found.is_cached};

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/callback.h"
 #include "lockstep/launch/place/job_plan.h"
 #include "lockstep/plan/plan.h"
 #include "lockstep/train/memory_use.h"
@@ -22,10 +22,10 @@ struct PlannedTraining {
 
 /// What `lockstep train` would decide for this request, placed as `job` says, without training:
 /// opens the data set for its shapes, makes the network, and measures it unless a plan is cached.
-/// `sink` hears of `Preparing` and `Notice`.
+/// Calls `on_preparing` and `on_notice` of the callback.
 ///
 /// Errors: those of opening the set and the model; `Options` for a split that cannot be.
 PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan& job,
-                              events::TrainSink& sink);
+                              Callback& callback);
 
 }  // namespace lockstep::train

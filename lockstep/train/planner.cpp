@@ -24,7 +24,7 @@
 #include "lockstep/train/leaf_totals.h"
 #include "lockstep/train/train_state.h"
 #include "lockstep/train/weight_layout.h"
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/state/shared_state.h"
 
 namespace lockstep::train {
 namespace {
@@ -33,7 +33,7 @@ namespace {
 constexpr std::int64_t kSamplesForMemory = 2;
 constexpr int kTimedRounds = 3;
 
-/// Where numbers of the model stand, and what is shared of them.
+/// The layout of the model's numbers, and the memory that instances share.
 struct ModelNumbers {
   WeightLayout weights;
   comm::ShardedUpdate::Shape update;
@@ -46,7 +46,7 @@ ModelNumbers numbers_of(const PlanSubject& subject, const std::vector<nn::Slot>&
   auto weights = lay_out_weights(slots, optimizer);
   const StateShape state(weights, optimizer.num_states(), has_average);
   const LeafTotals totals(weights, subject.carriers.shape.replicas, subject.num_metrics);
-  auto update = update_shape(weights, state, totals, 1);
+  auto update = shape_of_update(weights, state, totals, 1);
   std::vector<int> leaves;
   for (const auto& instance : subject.carriers.instances) leaves.push_back(instance.replicas.count);
   const auto bytes = [](std::int64_t floats) {

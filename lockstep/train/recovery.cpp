@@ -24,43 +24,33 @@ bool is_within(const fs::path& path, const fs::path& folder) {
   return canonical == whole || canonical.parent_path() == whole;
 }
 
-/// What is in memory was trained with one loader, and goes on with no other.
-void check_kept_loader(Engine& engine, const NamedOptions& options) {
-  const auto print = loader_print(options);
-  if (engine.loader_print() == 0) return engine.keep_loader_print(print);
-  if (engine.loader_print() == print) return;
-  throw Error(ErrorKind::Options,
-              "resume: the loader has another batch size, other samples or another order than in "
-              "the run that this one continues",
-              "give the old values, or start a new run");
-}
-
 }  // namespace
 
 Recovery::Recovery(const Options& options)
     : options_(options),
       signals_(options.checkpoints() ? std::make_unique<StopSignals>() : nullptr) {}
 
-void Recovery::begin(Engine& engine, const Optimizer& optimizer, const DataLoader* loader,
-                     Tell tell) {
+void Recovery::begin(Recoverable& training, const JobLayout& layout, const Optimizer& optimizer,
+                     const DataLoader* loader, Tell tell) {
+  training_ = &training;
   const auto& world = options_.world();
   const bool is_first = world.instance() == 0;
   tell_ = std::move(tell);
   communicator_ = &world.communicator();
-  to_match_ = matching_options(options_, engine.layout(), optimizer);
+  to_match_ = matching_options(options_, layout, optimizer);
   if (loader != nullptr) {
     const auto more = matching_options(*loader);
     to_match_.insert(to_match_.end(), more.begin(), more.end());
     has_loader_ = true;
   }
   if (is_first) log_ = events::open_event_log(world.identity().events_file, log_warning);
-  // Before its first step a state is no more than what a program, or a checkpoint, began with.
-  if (!engine.is_recovered() || engine.progress().steps == 0) restore(engine);
-  if (loader != nullptr) engine.guarded([&] { check_kept_loader(engine, to_match_); });
-  replay_.begin(engine.progress(), engine.finished_epochs(), options_.loop_position());
-  if (replay_.first_step() > 0 && is_first) tell_of_resume(engine);
+  // A kept state without a step has nothing that a checkpoint does not have.
+  if (!training.is_recovered() || training.progress().steps == 0) restore();
+  if (loader != nullptr) training.guarded([&] { check_kept_loader(to_match_); });
+  replay_.begin(training.progress(), training.finished_epochs(), options_.loop_position());
+  if (replay_.first_step() > 0 && is_first) report_resume();
   if (!options_.checkpoints()) return;
-  engine.guarded([&] {
+  training.guarded([&] {
     if (!is_first) return;
     checkpointer_ = std::make_unique<Checkpointer>(
         *options_.checkpoints(), replay_.first_step(),
@@ -69,7 +59,18 @@ void Recovery::begin(Engine& engine, const Optimizer& optimizer, const DataLoade
   });
 }
 
-/// A restarted job goes on from what it has left itself; else from what it was told to.
+/// A state in memory was trained with one loader, and continues only with the same one.
+void Recovery::check_kept_loader(const NamedOptions& options) {
+  const auto print = loader_print(options);
+  if (training_->loader_print() == 0) return training_->keep_loader_print(print);
+  if (training_->loader_print() == print) return;
+  throw Error(ErrorKind::Options,
+              "resume: the loader has another batch size, other samples or another order than in "
+              "the run that this one continues",
+              "use the values of that run, or start a new run");
+}
+
+/// A restarted job continues with its own newest checkpoint, otherwise with the requested one.
 std::optional<checkpoint::Checkpoint> Recovery::find() const {
   const auto on_damaged = [&](const fs::path& path, const std::string& why) {
     tell_(fmt::format("{} is damaged, and the one before it is looked at: {}", path.string(), why));
@@ -91,9 +92,9 @@ std::optional<checkpoint::Checkpoint> Recovery::find() const {
   return checkpoint::find_checkpoint(resume, folder, on_damaged);
 }
 
-void Recovery::restore(Engine& engine) {
+void Recovery::restore() {
   std::optional<checkpoint::Checkpoint> found;
-  engine.guarded([&] {
+  training_->guarded([&] {
     if (communicator_->rank() != 0) return;
     found = find();
     if (!found) return;
@@ -103,7 +104,7 @@ void Recovery::restore(Engine& engine) {
   std::int64_t is_found = found ? 1 : 0;
   communicator_->broadcast({&is_found, 1, DataType::I64, "resume"}, 0);
   if (is_found == 0) return;
-  engine.restore(found ? &*found : nullptr);
+  training_->restore(found ? &*found : nullptr);
   if (found) {
     resumed_ = found->manifest();
     checkpoint_path_ = found->path();
@@ -111,7 +112,7 @@ void Recovery::restore(Engine& engine) {
   share_path();
 }
 
-/// A program may ask on any instance, and must find the same on all.
+/// A program may ask for the path on any instance.
 void Recovery::share_path() {
   auto text = checkpoint_path_.string();
   auto size = static_cast<std::int64_t>(text.size());
@@ -121,8 +122,8 @@ void Recovery::share_path() {
   checkpoint_path_ = text;
 }
 
-void Recovery::tell_of_resume(const Engine& engine) const {
-  const auto& progress = engine.progress();
+void Recovery::report_resume() const {
+  const auto& progress = training_->progress();
   const auto from = checkpoint_path_.empty() ? "the launcher's memory" : checkpoint_path_.string();
   tell_(fmt::format("continues after step {} (epoch {}), from {}", progress.steps,
                     progress.epoch + 1, from));
@@ -132,77 +133,79 @@ void Recovery::tell_of_resume(const Engine& engine) const {
               .more = {{"from", checkpoint_path_.empty() ? std::string("memory") : from}}});
 }
 
-void Recovery::take_loader(Engine& engine, const DataLoader& loader) {
+void Recovery::take_loader(const DataLoader& loader) {
   if (std::exchange(has_loader_, true)) return;
   const auto known = matching_options(loader);
-  engine.guarded([&] {
+  training_->guarded([&] {
     if (resumed_) {
       check_matches(*resumed_, checkpoint_path_.string(), known, Compared::LoaderAlone);
     }
-    check_kept_loader(engine, known);
+    check_kept_loader(known);
   });
   to_match_.insert(to_match_.end(), known.begin(), known.end());
 }
 
-void Recovery::finish_epoch(Engine& engine, int epoch) {
+void Recovery::finish_epoch(int epoch) {
   if (replay_.loop() != 1) return;
-  engine.finish_epoch(epoch);
+  training_->finish_epoch(epoch);
   if (!is_writer()) return;
-  checkpointer_->after_epoch(moment(engine), [&] { return engine.begin_copy(); });
+  checkpointer_->after_epoch(moment(), [&] { return training_->begin_copy(); });
 }
 
-/// What is being written is of before.
+/// The checkpoints so far belong to the old weights.
 void Recovery::before_load() {
   if (is_writer()) checkpointer_->begin_anew();
 }
 
-void Recovery::pass_on_requests(Engine& engine) {
+void Recovery::pass_on_requests() {
   if (!signals_) return;
-  if (signals_->wants_stop()) engine.request(Engine::Request::Stop);
-  if (signals_->take_checkpoint_request()) engine.request(Engine::Request::Checkpoint);
+  if (signals_->wants_stop()) training_->request(Request::Stop);
+  if (signals_->take_checkpoint_request()) training_->request(Request::Checkpoint);
 }
 
-StepPlace Recovery::before_step(Engine& engine, const DataLoader::Iteration& iteration,
+StepPosition Recovery::before_step(const DataLoader::Iteration& iteration,
                                 std::int64_t step) {
-  pass_on_requests(engine);
+  pass_on_requests();
   return {.epoch = iteration.epoch,
           .begins_epoch = iteration.number == 0 && step == 0,
           .loop = replay_.loop(),
-          .loop_epoch = replay_.epoch()};
+          .loop_epoch = replay_.epoch(),
+          .loader = iteration.loader->number(),
+          .samples = iteration.loader->shape().samples_per_step()};
 }
 
-Moment Recovery::moment(const Engine& engine) const {
-  const auto& progress = engine.progress();
+Moment Recovery::moment() const {
+  const auto& progress = training_->progress();
   return {.position = {.step = progress.steps,
                        .epoch = progress.epoch + 1,
                        .epoch_step = progress.epoch_steps,
-                       .finished_epochs = engine.finished_epochs()},
+                       .finished_epochs = training_->finished_epochs()},
           .options = to_match_,
           .history = history_,
           .job = options_.world().job_id()};
 }
 
-/// Where nobody says when an epoch is over, with all that belongs to it, it is with its last step.
-void Recovery::after_step(Engine& engine, const DataLoader& loader) {
-  const auto& progress = engine.progress();
-  if (progress.is_stopped != 0) stop(engine);
-  pass_on_requests(engine);
+/// Outside of the program's first loop over epochs, an epoch ends with its last step.
+void Recovery::after_step(const DataLoader& loader) {
+  const auto& progress = training_->progress();
+  if (progress.is_stopped != 0) stop();
+  pass_on_requests();
   if (!is_writer()) return;
-  if (engine.take_checkpoint_request()) {
-    checkpointer_->take_asked(moment(engine), engine.begin_copy());
+  if (training_->take_checkpoint_request()) {
+    checkpointer_->take_asked(moment(), training_->begin_copy());
   } else if (checkpointer_->is_due(progress.steps)) {
-    checkpointer_->take_due(moment(engine), engine.begin_copy());
+    checkpointer_->take_due(moment(), training_->begin_copy());
   }
   const bool ends_epoch = progress.epoch_steps == loader.steps_per_epoch();
   if (replay_.loop() == 1 || !ends_epoch) return;
-  auto now = moment(engine);
+  auto now = moment();
   now.position.finished_epochs = progress.epoch + 1;
-  checkpointer_->after_epoch(now, [&] { return engine.begin_copy(); });
+  checkpointer_->after_epoch(now, [&] { return training_->begin_copy(); });
 }
 
-void Recovery::stop(Engine& engine) {
-  const auto step = engine.progress().steps;
-  const bool is_written = take_checkpoint(engine, "stopped");
+void Recovery::stop() {
+  const auto step = training_->progress().steps;
+  const bool is_written = take_checkpoint("stopped");
   signals_->forget_stop();
   if (!is_written) {
     throw Error(ErrorKind::Io,
@@ -215,20 +218,20 @@ void Recovery::stop(Engine& engine) {
               "continue with the same command and --resume");
 }
 
-void Recovery::during_evaluation(Engine& engine) {
+void Recovery::during_evaluation() {
   if (!is_writer() || !signals_->wants_stop() || std::exchange(has_answered_stop_, true)) return;
-  checkpointer_->take_asked(moment(engine), engine.begin_copy());
+  checkpointer_->take_asked(moment(), training_->begin_copy());
 }
 
-void Recovery::after_evaluation(const Engine& engine, double loss,
+void Recovery::after_evaluation(double loss,
                                 const std::vector<events::NamedValue>& metrics) {
   if (!is_writer()) return;
   std::map<std::string, double> values{{"loss", loss}};
   for (const auto& [name, value] : metrics) values.emplace(name, value);
-  checkpointer_->after_evaluation(engine.progress().steps, values);
+  checkpointer_->after_evaluation(training_->progress().steps, values);
 }
 
-/// A run that goes on walks past epochs that are known already: they come once more.
+/// A resumed run repeats the epochs that it already has, so an entry may exist.
 void Recovery::remember(const checkpoint::EpochEntry& entry) {
   if (!is_writer()) return;
   const auto same = std::ranges::find_if(history_, [&](const auto& known) {
@@ -245,24 +248,24 @@ std::vector<checkpoint::EpochEntry> Recovery::resumed_history() const {
   return resumed_ ? resumed_->history : std::vector<checkpoint::EpochEntry>();
 }
 
-bool Recovery::take_checkpoint(Engine& engine, const std::string& reason) {
+bool Recovery::take_checkpoint(const std::string& reason) {
   if (!options_.checkpoints()) {
     throw Error(ErrorKind::Options, "TrainingModel::checkpoint: no folder for checkpoints is set",
                 R"(Options().checkpoints({.folder = "checkpoints"}))");
   }
   std::int64_t is_written = 1;
   if (is_writer()) {
-    const auto copy = [&] { return engine.begin_copy(); };
-    is_written = checkpointer_->take_last(moment(engine), reason, copy) ? 1 : 0;
+    const auto copy = [&] { return training_->begin_copy(); };
+    is_written = checkpointer_->take_last(moment(), reason, copy) ? 1 : 0;
   }
   communicator_->broadcast({&is_written, 1, DataType::I64, "checkpoint"}, 0);
   return is_written == 1;
 }
 
-CheckpointCost Recovery::checkpoint_cost(const Engine& engine) const noexcept {
+CheckpointCost Recovery::checkpoint_cost() const noexcept {
   if (!is_writer()) return {};
   auto cost = checkpointer_->cost();
-  cost.blocked_seconds += engine.waited_for_copies();
+  cost.blocked_seconds += training_->waited_for_copies();
   return cost;
 }
 

@@ -8,79 +8,115 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/events/event_log.h"
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/train_results.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/data_loader.h"
-#include "lockstep/train/engine.h"
+#include "lockstep/train/engine/step_account.h"
+#include "lockstep/train/engine/step_requests.h"
+#include "lockstep/train/job_layout.h"
 #include "lockstep/train/matching_options.h"
 #include "lockstep/train/replay.h"
+#include "lockstep/train/snapshot.h"
 #include "lockstep/train/stop_signals.h"
 
 namespace lockstep::train {
 
-/// How a training goes on where an earlier run was, and how it leaves what a later one needs.
+/// The training that `Recovery` restores and takes checkpoints of. `Engine` implements it.
+class Recoverable {
+ public:
+  virtual ~Recoverable() = default;
+
+  virtual const Progress& progress() const = 0;
+  /// Whether the training continues with the state of an earlier attempt of the job.
+  virtual bool is_recovered() const = 0;
+  /// Continues with a checkpoint. Every instance calls it; only instance 0 has the checkpoint.
+  virtual void restore(const checkpoint::Checkpoint* from) = 0;
+
+  /// Finished epochs, and the fingerprint of the loader (0: none yet), are kept with the state.
+  virtual std::int64_t finished_epochs() const = 0;
+  virtual void finish_epoch(std::int64_t epoch) = 0;
+  virtual std::uint64_t loader_print() const = 0;
+  virtual void keep_loader_print(std::uint64_t print) = 0;
+
+  /// Returns a function that copies the state as it is now. Another thread may call it.
+  virtual std::function<checkpoint::Content(Snapshot&)> begin_copy() = 0;
+  /// Seconds for which steps have waited for copies.
+  virtual double waited_for_copies() const = 0;
+
+  /// Requests something of all instances with the next step.
+  virtual void request(Request request) = 0;
+  /// Whether an instance has requested a checkpoint since the last call. Only for instance 0.
+  virtual bool take_checkpoint_request() = 0;
+
+  /// Runs `action`, and reports its error to the other instances.
+  virtual void guarded(const std::function<void()>& action) = 0;
+};
+
+/// Continues an earlier run, and takes the checkpoints that a later run continues with.
 ///
-/// An engine that was made finds the state of an earlier attempt in memory that the launcher has
-/// kept; else this reads it from a checkpoint, where options say so or the job was restarted. Then
-/// the program walks its way again (`Replay`).
+/// If the launcher has kept the state of an earlier attempt in memory, the training continues with
+/// it. Otherwise, if the options say so or the job was restarted, `Recovery` reads a checkpoint.
+/// Then the program repeats its way to that point (`Replay`).
 ///
-/// Everybody calls members alike, except that checkpoints are the business of instance 0. One
-/// thread at a time.
+/// All instances make the same calls; only instance 0 takes checkpoints. One thread at a time.
 class Recovery {
  public:
   using Tell = std::function<void(const std::string&)>;
 
-  /// Signals are heeded from here on, where there will be checkpoints.
+  /// From now on, signals are handled, if the options name a folder for checkpoints.
   explicit Recovery(const Options& options);
 
-  /// Goes on, with an engine that was just made. `loader` is the one that training will begin with,
-  /// where it is known already.
-  /// Errors: `Options` where checkpoints and options do not fit; `Data` where they are damaged.
-  void begin(Engine& engine, const Optimizer& optimizer, const DataLoader* loader, Tell tell);
-  /// The loader that training begins with. Errors: as above.
-  void take_loader(Engine& engine, const DataLoader& loader);
+  /// Continues a training that was just created, and that must outlive this object's use. `loader`
+  /// is the first loader of the training, or null if it is not known yet.
+  /// Errors: `Options` if a checkpoint does not match the options; `Data` if it is damaged.
+  void begin(Recoverable& training, const JobLayout& layout, const Optimizer& optimizer,
+             const DataLoader* loader, Tell tell);
+  /// Sets the first loader of the training. Errors: as above.
+  void take_loader(const DataLoader& loader);
 
   Replay& replay() noexcept { return replay_; }
-  void finish_epoch(Engine& engine, int epoch);
+  void finish_epoch(int epoch);
   void before_load();
 
-  /// `step` is the one of the iteration that is about to be made.
-  StepPlace before_step(Engine& engine, const DataLoader::Iteration& iteration, std::int64_t step);
-  /// Errors: `Stopped`, on every instance, where one was asked to stop.
-  void after_step(Engine& engine, const DataLoader& loader);
-  /// Evaluations may take long: whoever asks to stop meanwhile has a checkpoint at once.
-  void during_evaluation(Engine& engine);
-  void after_evaluation(const Engine& engine, double loss,
-                        const std::vector<events::NamedValue>& metrics);
+  /// `step` is the next step of the iteration.
+  StepPosition before_step(const DataLoader::Iteration& iteration, std::int64_t step);
+  /// Errors: `Stopped`, on every instance, if an instance was asked to stop.
+  void after_step(const DataLoader& loader);
+  /// An evaluation may take long. A request to stop is answered with a checkpoint meanwhile.
+  void during_evaluation();
+  void after_evaluation(double loss, const std::vector<events::NamedValue>& metrics);
 
-  /// Returns, on every instance, whether it could be written.
-  /// Errors: `Options` where no folder was named.
-  bool take_checkpoint(Engine& engine, const std::string& reason);
+  /// Returns, on every instance, whether the checkpoint was written.
+  /// Errors: `Options` if the options name no folder.
+  bool take_checkpoint(const std::string& reason);
 
-  /// What finished epochs came to goes with the checkpoints that are taken from here on.
+  /// Adds the result of an epoch to all later checkpoints.
   void remember(const checkpoint::EpochEntry& entry);
-  /// What the checkpoint has of that from which the run goes on; known to instance 0.
+  /// The results in the checkpoint that the run continues with; empty except on instance 0.
   std::vector<checkpoint::EpochEntry> resumed_history() const;
 
-  /// Where the run goes on from; empty: from memory, or not at all.
+  /// The checkpoint that the run continues with; empty: memory, or a new run.
   const std::filesystem::path& checkpoint_path() const noexcept { return checkpoint_path_; }
-  CheckpointCost checkpoint_cost(const Engine& engine) const noexcept;
+  CheckpointCost checkpoint_cost() const noexcept;
 
  private:
-  void restore(Engine& engine);
+  void restore();
   std::optional<checkpoint::Checkpoint> find() const;
+  void check_kept_loader(const NamedOptions& options);
   void share_path();
-  void pass_on_requests(Engine& engine);
-  void tell_of_resume(const Engine& engine) const;
-  [[noreturn]] void stop(Engine& engine);
-  Moment moment(const Engine& engine) const;
+  void pass_on_requests();
+  void report_resume() const;
+  [[noreturn]] void stop();
+  Moment moment() const;
   bool is_writer() const noexcept { return checkpointer_ != nullptr; }
 
   const Options& options_;
   comm::Communicator* communicator_ = nullptr;
+  Recoverable* training_ = nullptr;
   Tell tell_;
   events::EventLog log_;
   NamedOptions to_match_;

@@ -12,15 +12,10 @@ std::int64_t steps_per_launch(const Options& options) {
   return std::min(options.device_iterations(), options.steps_at_once());
 }
 
-ResidentTraining::ResidentTraining(GpuTraining& gpu, const Options& options,
-                                   const StateShape& shape, const LeafTotals& totals)
-    : gpu_(gpu), options_(options), shape_(shape), totals_(totals) {}
-
-void ResidentTraining::take_over(const std::byte* state) {
-  progress_ = shape_.progress(state);
-  const auto counts = shape_.counts(state);
+void ResidentTraining::continue_from(const Progress& progress,
+                                     std::span<const std::int64_t> counts) {
   counts_.assign(counts.begin(), counts.end());
-  gpu_.set_loss_scale(progress_.loss_scale, progress_.good_steps);
+  gpu_.set_loss_scale(progress.loss_scale, progress.good_steps);
 }
 
 ResidentTraining::Part ResidentTraining::part_of(const DataLoader::Iteration& iteration,
@@ -41,7 +36,6 @@ ResidentTraining::Part ResidentTraining::after(const Part& part) const {
   return part_of(next, 0);
 }
 
-/// The loader goes on from where it is, if that is where the part begins.
 void ResidentTraining::load(const Part& part) {
   auto& loader = *part.iteration.loader;
   auto& batches = loader.micro_batches(part.iteration, part.first);
@@ -54,25 +48,27 @@ void ResidentTraining::load(const Part& part) {
   loaded_ = part;
 }
 
-std::vector<ResidentTraining::Step> ResidentTraining::run(
-    const DataLoader::Iteration& iteration, std::int64_t first,
-    const std::function<double(std::int64_t)>& factor, events::SpanSink* spans) {
+std::vector<ResidentTraining::Step> ResidentTraining::run(const Launch& launch) {
   Stopwatch watch;
-  const auto part = part_of(iteration, first);
+  const auto& iteration = launch.iteration;
+  const auto part = part_of(iteration, launch.first);
   const auto is_same = [&](const Part& other) {
     return other.iteration.loader == iteration.loader && other.iteration.epoch == iteration.epoch &&
-           other.iteration.number == iteration.number && other.first == first;
+           other.iteration.number == iteration.number && other.first == launch.first;
   };
   if (!loaded_ || !is_same(*loaded_)) {
-    const events::TimedWait wait(spans, progress_.steps);
+    const events::TimedWait wait(launch.spans, launch.steps_before);
     gpu_.release();
     load(part);
   }
   waited_for_data_ = watch.lap();
-  const events::TimedScope launch(spans, events::SpanKind::Launch, progress_.steps);
+  const events::TimedScope span(launch.spans, events::SpanKind::Launch, launch.steps_before);
   std::vector<double> factors;
-  for (std::int64_t i = 0; i < part.steps; ++i) factors.push_back(factor(progress_.steps + i));
-  gpu_.launch({.first_step = progress_.steps, .lr_factors = factors, .counts = counts_});
+  for (std::int64_t i = 0; i < part.steps; ++i) {
+    factors.push_back(launch.lr_factor(launch.steps_before + i));
+  }
+  gpu_.launch({.first_step = launch.steps_before, .lr_factors = factors, .counts = counts_},
+              launch.record_step);
   gpu_.release();
   load(after(part));
   std::vector<Step> steps;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/events/trace_events.h"
 #include "lockstep/train/data_loader.h"
 #include "lockstep/train/gpu_training.h"
 #include "lockstep/train/leaf_totals.h"
@@ -13,32 +14,35 @@
 
 namespace lockstep::train {
 
-/// Steps of a training whose state stays on a GPU from one iteration to the next: as many at a
-/// launch as an iteration has. While they run, the samples of the next launch are copied there.
+/// Launches the steps of a training whose state stays on a GPU: as many steps per launch as an
+/// iteration has. While a launch runs, the samples of the next launch are copied to the GPU.
 ///
-/// The host knows how far it is; the rest it has when it was brought home. One thread at a time.
+/// Counts updates for the tables that the recorded steps read. One thread at a time.
 class ResidentTraining {
  public:
-  ResidentTraining(GpuTraining& gpu, const Options& options, const StateShape& shape,
-                   const LeafTotals& totals);
+  ResidentTraining(GpuTraining& gpu, const Options& options, const LeafTotals& totals)
+      : gpu_(gpu), options_(options), totals_(totals) {}
 
-  /// Of a version of the state that the GPU has now.
-  void take_over(const std::byte* state);
-  const Progress& progress() const noexcept { return progress_; }
-  Progress& progress() noexcept { return progress_; }
+  /// Continues with a state that has been uploaded.
+  void continue_from(const Progress& progress, std::span<const std::int64_t> counts);
 
-  /// What is told of one step: as the sum of leaves tells it.
+  struct Launch {
+    const DataLoader::Iteration& iteration;
+    std::int64_t first = 0;         ///< step of the iteration
+    std::int64_t steps_before = 0;  ///< steps of the training before this launch
+    std::function<double(std::int64_t step)> lr_factor;    ///< by step of the training, from 0
+    std::function<void(std::int64_t index)> record_step;   ///< see `GpuTraining::launch`
+    events::SpanSink* spans = nullptr;
+  };
+  /// The totals of one step, as a sum of leaves would have them.
   struct Step {
     std::vector<float> totals;
     bool is_skipped = false;
   };
-  /// Steps from `first` of the iteration on: as many as one launch makes. `factor` is the
-  /// schedule's for a step of the training, from 0. `spans` is told what the time went to.
-  std::vector<Step> run(const DataLoader::Iteration& iteration, std::int64_t first,
-                        const std::function<double(std::int64_t step)>& factor,
-                        events::SpanSink* spans);
+  /// Runs as many steps as one launch has, and waits for them.
+  std::vector<Step> run(const Launch& launch);
 
-  /// Seconds of the last run in which nothing was done but waiting for samples.
+  /// Seconds of the last run in which this thread only waited for samples.
   double waited_for_data() const noexcept { return waited_for_data_; }
 
  private:
@@ -56,15 +60,13 @@ class ResidentTraining {
 
   GpuTraining& gpu_;
   const Options& options_;
-  const StateShape& shape_;
   const LeafTotals& totals_;
-  Progress progress_;
   std::vector<std::int64_t> counts_;  ///< updates, by parameter
-  std::optional<Part> loaded_;        ///< that is on its way, or there
+  std::optional<Part> loaded_;        ///< its samples are on the GPU, or on their way
   double waited_for_data_ = 0;
 };
 
-/// Steps that one launch makes, at the most.
+/// The largest number of steps of one launch.
 std::int64_t steps_per_launch(const Options& options);
 
 }  // namespace lockstep::train

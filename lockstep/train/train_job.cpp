@@ -9,9 +9,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_facts.h"
+#include "lockstep/train/callback.h"
 #include "lockstep/train/stop_signals.h"
 #include "lockstep/train/train_setup.h"
-#include "lockstep/train/training_model.h"
+#include "lockstep/train/trainer.h"
 #include "lockstep/weights/digest_log.h"
 
 namespace lockstep::train {
@@ -21,45 +22,98 @@ double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// Writes the digests of all weights after every N optimizer steps.
+class DigestCallback final : public Callback {
+ public:
+  explicit DigestCallback(const TrainRequest& request) : request_(request) {}
+
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+
+  void on_compiled(TrainingModel& model) override {
+    const auto resumed = model.resumed().step;
+    std::filesystem::create_directories(request_.log_dir);
+    log_.emplace(std::filesystem::path(request_.log_dir) / weights::kDigestLogName,
+                 weights::DigestLogHeader{
+                     .replicas = model.replicas(),
+                     .threads_per_device = model.threads_per_device(),
+                     .facts = {{"model", request_.model.model}, {"dataset", request_.dataset}}},
+                 resumed > 0 ? std::optional(resumed) : std::nullopt);
+    // The earlier run may have been killed between a step and its record.
+    const bool is_missing = resumed > 0 && resumed % request_.digest_every == 0 &&
+                            log_->last_step() == resumed - request_.digest_every;
+    if (is_missing) write(resumed, {}, model);
+  }
+
+  void on_step(std::int64_t step, const StepResult& result, TrainingModel& model) override {
+    if (step % request_.digest_every == 0) write(step, result.replica_losses, model);
+  }
+
+ private:
+  void write(std::int64_t step, const std::vector<float>& losses, TrainingModel& model) {
+    weights::DigestStep record{.step = step, .losses = losses, .tensors = {}};
+    for (auto& [name, digest] : model.digests()) record.tensors.emplace(name, digest);
+    log_->append(record);
+  }
+
+  const TrainRequest& request_;
+  std::optional<weights::DigestLogWriter> log_;
+};
+
+/// Takes a checkpoint after the last epoch.
+class LastCheckpointCallback final : public Callback {
+ public:
+  void on_fit_end(const History& /*history*/, TrainingModel& model) override { model.checkpoint(); }
+};
+
+/// Measures the run for its summary, on every instance.
+class SummaryCallback final : public Callback {
+ public:
+  void on_step(std::int64_t /*step*/, const StepResult& /*result*/,
+               TrainingModel& /*model*/) override {
+    last_step_unix_s = unix_time();
+    if (first_step_unix_s != 0) return;
+    first_step_unix_s = last_step_unix_s;
+    time_to_first_step_s = process_age();
+  }
+  void on_epoch_begin(int /*epoch*/, std::int64_t /*iterations*/) override {
+    epoch_begin_ = Clock::now();
+  }
+  void on_epoch_trained(int /*epoch*/, const StepResult& /*result*/) override {
+    if (!epoch_begin_) return;
+    train_seconds += std::chrono::duration<double>(Clock::now() - *epoch_begin_).count();
+    epoch_begin_.reset();
+  }
+  void on_fit_end(const History& history, TrainingModel& /*model*/) override {
+    if (!history.epochs.empty()) test = history.epochs.back().validation;
+  }
+  /// Also for a run without epochs, which has no history.
+  void on_validated(int /*epoch*/, const StepResult& result) override { test = result; }
+
+  double train_seconds = 0;
+  double time_to_first_step_s = 0;
+  double first_step_unix_s = 0;
+  double last_step_unix_s = 0;
+  std::optional<StepResult> test;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::optional<Clock::time_point> epoch_begin_;
+};
+
 /// One training, from its dataset to its summary.
 class TrainJob {
  public:
-  TrainJob(const TrainRequest& request, events::TrainSink& sink, const events::Watchers& watchers)
-      : request_(request), sink_(sink), options_(options_of(request)) {
+  TrainJob(const TrainRequest& request, const std::vector<Callback*>& callbacks,
+           const events::Watchers& watchers)
+      : request_(request), callbacks_(callbacks), options_(options_of(request)) {
     options_.watch(watchers);
     if (!request.checkpoint_dir.empty()) signals_.emplace();
   }
 
   TrainSummary run() {
-    prepare();
-    for (const int epoch : model_->epochs(static_cast<int>(request_.epochs))) {
-      train_epoch(epoch);
-      const bool is_last = epoch == request_.epochs;
-      if (is_last || (request_.eval_every > 0 && epoch % request_.eval_every == 0)) {
-        evaluate(epoch);
-      }
-    }
-    // Where nothing was left to train, an earlier run has told what came of it, if anybody heard.
-    if (!test_) evaluate(request_.epochs);
-    if (!request_.checkpoint_dir.empty()) model_->checkpoint();
-    return finish();
-  }
-
- private:
-  static constexpr int kPreparations = 5;
-
-  bool is_first() const { return options_.world().instance() == 0; }
-
-  template <typename Event>
-  void tell(const Event& event) {
-    if (is_first()) sink_.on(event);
-  }
-
-  void preparing(const char* what) { tell(events::Preparing{what, prepared_++, kPreparations}); }
-
-  void prepare() {
     options_.watchers().enter(events::Phase::Preparing);
-    preparing("reading the dataset");
+    report("reading the dataset");
     const auto set = data::open_set(request_.dataset, data::Split::Train, request_.set);
     loader_.emplace(train_loader(request_, options_, set));
     if (const auto name = test_set_name(request_.dataset)) {
@@ -69,116 +123,58 @@ class TrainJob {
     if (request_.epochs > 0) {
       check(request_.schedule, {loader_->steps_per_epoch(), request_.epochs});
     }
-    preparing("creating the network");
+    report("creating the network");
     auto model = open_model(request_, *set);
-    preparing("connecting to the other instances");
+    report("connecting to the other instances");
     options_.world().communicator().barrier("prepare");
-    preparing("sharing the weights");
-    model_.emplace(std::move(model), options_, request_.optimizer, task_of(request_));
-    model_->tell([this](const std::string& text) { tell(events::Notice{text}); });
-    model_->on_step([this](std::int64_t step, const StepResult& result) { on_step(step, result); });
-    preparing("deciding the plan");
-    const auto compiled = model_->compile(*loader_, [this](int done, int total) {
-      tell(events::Preparing{fmt::format("measuring block {} of {}", done, total), prepared_ - 1,
-                             kPreparations});
-    });
-    begin_digests();
-    tell_of_limits();
-    tell(events::Preparing{compiled.is_cached ? "plan cached" : "plan made", kPreparations,
-                           kPreparations});
+    Trainer trainer(std::move(model), options_, request_.optimizer, task_of(request_));
+    add_callbacks(trainer);
+    warn_of_limits();
+    trainer.fit(*loader_, {.epochs = static_cast<int>(request_.epochs),
+                           .validation = test_loader_ ? &*test_loader_ : nullptr,
+                           .validate_every = static_cast<int>(request_.eval_every),
+                           .validated_weights = tested_weights(),
+                           .preparations = kPreparations});
+    model_ = &trainer.model();
+    return finish();
   }
 
-  /// What is not done as it was asked for, and changes nothing but speed or rounding.
-  void tell_of_limits() {
-    if (request_.precision != Precision::P32_32 && options_.device() == DeviceKind::Cpu) {
-      tell(events::Notice{fmt::format(
+ private:
+  static constexpr int kPreparations = 3;  ///< before those of `Trainer::fit`
+
+  void report(const char* what) {
+    if (options_.world().instance() != 0) return;
+    for (auto* callback : callbacks_) {
+      callback->on_preparing({what, prepared_, kPreparations + 2});
+    }
+    ++prepared_;
+  }
+
+  void add_callbacks(Trainer& trainer) {
+    for (auto* callback : callbacks_) trainer.add(callbacks::log(*callback));
+    trainer.add(callbacks::log(measured_));
+    if (request_.digest_every > 0) trainer.add(std::make_shared<DigestCallback>(request_));
+    if (!request_.checkpoint_dir.empty()) {
+      trainer.add(std::make_shared<LastCheckpointCallback>());
+    }
+  }
+
+  /// Warns if the CPU cannot compute in the requested precision.
+  void warn_of_limits() {
+    if (request_.precision == Precision::P32_32 || options_.device() != DeviceKind::Cpu) return;
+    if (options_.world().instance() != 0) return;
+    for (auto* callback : callbacks_) {
+      callback->on_notice(fmt::format(
           "this CPU computes in 32 bits: {} applies to the input{}", name_of(request_.half),
-          request_.precision == Precision::P16_16 ? " and to gradients" : "")});
+          request_.precision == Precision::P16_16 ? " and to gradients" : ""));
     }
-  }
-
-  void train_epoch(std::int64_t epoch) {
-    const auto begin = std::chrono::steady_clock::now();
-    // After a crash between the last step and what follows it, there is nothing left to show.
-    const bool has_steps_left = model_->steps() < epoch * loader_->steps_per_epoch();
-    if (has_steps_left) {
-      tell(events::EpochBegan{epoch, loader_->size(), request_.epochs, evaluations_from(epoch)});
-    }
-    for (const auto& iteration : *loader_) {
-      const auto result = model_->step(iteration);
-      if (result.done_before) continue;
-      tell(events::IterationDone{epoch, iteration.number + 1, result.loss, result.metrics});
-    }
-    train_seconds_ +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const auto result = model_->epoch_so_far();
-    tell(events::EpochDone{epoch, loader_->size(), result.loss, result.metrics});
-  }
-
-  /// How many evaluations follow from this epoch on: `run` evaluates every N epochs and at the end.
-  std::int64_t evaluations_from(std::int64_t epoch) const {
-    if (!test_loader_) return 0;
-    const auto every = request_.eval_every;
-    if (every == 0) return 1;
-    const bool is_last_extra = request_.epochs % every != 0;
-    return request_.epochs / every - (epoch - 1) / every + (is_last_extra ? 1 : 0);
-  }
-
-  void on_step(std::int64_t step, const StepResult& result) {
-    const auto now = unix_time();
-    if (first_step_unix_s_ == 0) {
-      first_step_unix_s_ = now;
-      time_to_first_step_s_ = process_age();
-    }
-    last_step_unix_s_ = now;
-    if (!digests_ || step % request_.digest_every != 0) return;
-    record_digests(step, result.replica_losses);
-  }
-
-  void record_digests(std::int64_t step, const std::vector<float>& losses) {
-    weights::DigestStep record{.step = step, .losses = losses, .tensors = {}};
-    for (auto& [name, digest] : model_->digests()) record.tensors.emplace(name, digest);
-    digests_->append(record);
-  }
-
-  /// A run that was killed after its last step, and before that was recorded, has it recorded now.
-  void record_missed_digests() {
-    const auto step = resumed_step().value_or(0);
-    if (step == 0 || digests_->last_step() != step - request_.digest_every) return;
-    if (step % request_.digest_every == 0) record_digests(step, {});
-  }
-
-  void begin_digests() {
-    if (request_.digest_every == 0 || !is_first()) return;
-    std::filesystem::create_directories(request_.log_dir);
-    digests_.emplace(std::filesystem::path(request_.log_dir) / weights::kDigestLogName,
-                     weights::DigestLogHeader{
-                         .replicas = model_->replicas(),
-                         .threads_per_device = model_->threads_per_device(),
-                         .facts = {{"model", request_.model.model}, {"dataset", request_.dataset}}},
-                     resumed_step());
-    record_missed_digests();
-  }
-
-  /// After which step this run goes on, if it does.
-  std::optional<std::int64_t> resumed_step() {
-    const auto step = model_->resumed().step;
-    return step > 0 ? std::optional(step) : std::nullopt;
   }
 
   WeightsKind tested_weights() const {
     return request_.optimizer.average_decay() ? WeightsKind::Average : WeightsKind::Trained;
   }
 
-  void evaluate(std::int64_t epoch) {
-    if (!test_loader_) return;
-    tell(events::EvaluationBegan{epoch, test_loader_->local_batches()});
-    test_ = model_->evaluate(*test_loader_, tested_weights(),
-                             [this](std::int64_t done) { tell(events::EvaluationAdvanced{done}); });
-    tell(events::EvaluationDone{epoch, test_->loss, test_->metrics});
-  }
-
-  /// Where the time of each instance went.
+  /// The time that each instance spent in each phase.
   std::vector<events::PhaseSeconds> seconds_by_instance() {
     static_assert(sizeof(events::PhaseSeconds) == 4 * sizeof(double));
     const auto perf = model_->perf();
@@ -233,15 +229,15 @@ class TrainJob {
     summary.resumed_at = model_->resumed().step;
     summary.precision = name_of(request_.precision);
     summary.seed = request_.seed;
-    summary.train_seconds = train_seconds_;
+    summary.train_seconds = measured_.train_seconds;
     summary.samples_per_second =
-        train_seconds_ > 0 ? static_cast<double>((summary.optimizer_steps - summary.resumed_at) *
+        measured_.train_seconds > 0 ? static_cast<double>((summary.optimizer_steps - summary.resumed_at) *
                                                  shape.samples_per_step()) /
-                                 train_seconds_
+                                 measured_.train_seconds
                            : 0;
-    summary.time_to_first_step_s = time_to_first_step_s_;
-    summary.first_step_unix_s = first_step_unix_s_;
-    summary.last_step_unix_s = last_step_unix_s_;
+    summary.time_to_first_step_s = measured_.time_to_first_step_s;
+    summary.first_step_unix_s = measured_.first_step_unix_s;
+    summary.last_step_unix_s = measured_.last_step_unix_s;
     summary.seconds = seconds_by_instance();
     summary.time = time_shares(summary.seconds);
     summary.hosts = options_.world().communicator().num_hosts();
@@ -253,39 +249,34 @@ class TrainJob {
     summary.checkpoints = model_->checkpoint_cost();
     summary.private_bytes = most_private_bytes();
     if (request_.epochs > 0) {
-      const auto last_epoch = model_->epoch_so_far();  // perhaps an earlier run's
+      const auto last_epoch = model_->epoch_so_far();  // an earlier run may have trained it
       summary.train_loss = last_epoch.loss;
       summary.train_metrics = last_epoch.metrics;
     }
-    if (test_) {
-      summary.test_loss = test_->loss;
-      summary.test_metrics = test_->metrics;
+    if (const auto& test = measured_.test) {
+      summary.test_loss = test->loss;
+      summary.test_metrics = test->metrics;
     }
     summary.weights = model_->digest();
     return summary;
   }
 
   const TrainRequest& request_;
-  events::TrainSink& sink_;
+  const std::vector<Callback*>& callbacks_;
   Options options_;
-  std::optional<StopSignals> signals_;  ///< are heeded while it prepares, too
+  std::optional<StopSignals> signals_;  ///< handles signals from the beginning of the preparation
   std::optional<DataLoader> loader_;
   std::optional<EvaluationLoader> test_loader_;
-  std::optional<TrainingModel> model_;
-  std::optional<weights::DigestLogWriter> digests_;
+  SummaryCallback measured_;
+  TrainingModel* model_ = nullptr;
   int prepared_ = 0;
-  double train_seconds_ = 0;
-  double time_to_first_step_s_ = 0;
-  double first_step_unix_s_ = 0;
-  double last_step_unix_s_ = 0;
-  std::optional<StepResult> test_;
 };
 
 }  // namespace
 
-TrainSummary run_training(const TrainRequest& request, events::TrainSink& sink,
+TrainSummary run_training(const TrainRequest& request, const std::vector<Callback*>& callbacks,
                           const events::Watchers& watchers) {
-  return TrainJob(request, sink, watchers).run();
+  return TrainJob(request, callbacks, watchers).run();
 }
 
 }  // namespace lockstep::train

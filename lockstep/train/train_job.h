@@ -1,23 +1,25 @@
 #pragma once
 
-#include "lockstep/events/train_events.h"
+#include <vector>
+
+#include "lockstep/events/callback.h"
 #include "lockstep/events/watchers.h"
 #include "lockstep/train/train_request.h"
 #include "lockstep/train/train_summary.h"
 
 namespace lockstep::train {
 
-/// What will compute: what was asked for, else GPUs where there are any.
+/// The requested device, otherwise a GPU if there is one.
 DeviceKind device_of(const TrainRequest& request);
 
-/// The built-in trainer: trains a network of the zoo or of a file on a set of pictures, as one
-/// instance of the job that the environment describes. Free of torch, for whoever shows it.
+/// Trains a network of the zoo or of a file on an image dataset, as one instance of the job that the
+/// environment describes. Implements `lockstep train` with a `Trainer`. This header needs no torch.
 ///
-/// `sink` is told what happens, on instance 0 alone, and `watchers` what each instance does;
-/// everybody gets the summary.
+/// Instance 0 calls the callbacks; they must outlive the call. `watchers` observe each instance.
+/// Every instance returns the summary.
 ///
-/// Errors: those of the data set, the model and the training.
-TrainSummary run_training(const TrainRequest& request, events::TrainSink& sink,
+/// Errors: those of the dataset, the model and the training.
+TrainSummary run_training(const TrainRequest& request, const std::vector<Callback*>& callbacks,
                           const events::Watchers& watchers = {});
 
 }  // namespace lockstep::train

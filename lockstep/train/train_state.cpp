@@ -6,6 +6,7 @@ StateShape::StateShape(const WeightLayout& layout, int num_states, bool has_aver
     : num_parameters_(layout.num_parameters),
       num_elements_(layout.num_elements),
       num_states_(num_states),
+      has_average_(has_average),
       num_counts_(layout.parameters.size()) {
   const auto floats = num_elements_ + num_parameters_ * (num_states + (has_average ? 1 : 0));
   integers_at_ = static_cast<std::size_t>(floats) * sizeof(float);

@@ -12,35 +12,33 @@ namespace lockstep::train {
 
 inline constexpr std::size_t kMostMetrics = 8;
 
-/// How far a training is, and what else of it is not a tensor. It changes with the weights, under
-/// the same commit word.
+/// How far a training is, and all other numbers of its state that belong to no tensor. The progress
+/// is committed together with the weights.
 struct Progress {
-  std::int64_t steps = 0;       ///< optimizer steps so far, with skipped ones
-  std::int64_t updates = 0;     ///< those that changed weights
+  std::int64_t steps = 0;       ///< optimizer steps so far, including skipped steps
+  std::int64_t updates = 0;     ///< steps that changed weights
   double loss_scale = 1;        ///< of the next step
-  std::int64_t good_steps = 0;  ///< since the loss scale last changed
+  std::int64_t good_steps = 0;  ///< steps since the last overflow
   std::int64_t epoch = 0;
-  std::int64_t epoch_steps = 0;  ///< of this epoch so far
-  double epoch_loss = 0;         ///< sum over them
+  std::int64_t epoch_steps = 0;  ///< steps of this epoch so far
+  double epoch_loss = 0;         ///< sum over these steps
   std::array<double, kMostMetrics> epoch_metrics{};
-  std::int64_t loads = 0;              ///< how often weights were set from outside
-  std::int64_t steps_before_load = 0;  ///< all that were made before the last time
-  std::int64_t loop = 0;        ///< over epochs, from 1, that the last step was in; 0: in none
-  std::int64_t loop_epoch = 0;  ///< of that loop, from 1
-  std::int64_t loader = 0;      ///< that all samples so far came from; `kSeveralLoaders`
-  std::int64_t is_stopped = 0;  ///< 1: no step follows in this process
+  std::int64_t loads = 0;              ///< how often the program has set the weights
+  std::int64_t steps_before_load = 0;  ///< steps before the program last set the weights
+  std::int64_t loop = 0;        ///< the loop over epochs of the last step, from 1; 0: none
+  std::int64_t loop_epoch = 0;  ///< the epoch within this loop, from 1
+  std::int64_t loader = 0;      ///< the loader of all samples so far; `kSeveralLoaders`
+  std::int64_t is_stopped = 0;  ///< 1: this process makes no further step
 };
 inline constexpr std::int64_t kSeveralLoaders = -1;
 
-/// What is kept beside the versions of a state, and does not change with each step. Each number is
-/// whole at any time.
+/// Numbers that are kept beside the versions of a state. Each number is stored atomically.
 struct KeptNumbers {
   std::atomic<std::int64_t> finished_epochs;
   std::atomic<std::uint64_t> loader_print;
 };
 
-/// Where things stand in what the versions of a state have in common: parameters that stay, and
-/// numbers behind them.
+/// The layout of the memory that the versions of a state share: frozen parameters, then numbers.
 class CommonShape {
  public:
   explicit CommonShape(const WeightLayout& layout)
@@ -57,24 +55,25 @@ class CommonShape {
   std::size_t numbers_at_;
 };
 
-/// Where things stand in one version of the state: weights, buffers, what the optimizer keeps, the
-/// average of weights, integer buffers, how often parameters were updated, and the progress.
+/// The layout of one version of the state: weights, buffers, optimizer state, the average of the
+/// weights, integer buffers, the number of updates of each parameter, and the progress.
 class StateShape {
  public:
   StateShape(const WeightLayout& layout, int num_states, bool has_average);
 
   std::size_t bytes() const noexcept { return progress_at_ + sizeof(Progress); }
+  bool has_average() const noexcept { return has_average_; }
 
   std::span<float> weights(std::byte* state) const { return part(state, 0); }
   std::span<const float> weights(const std::byte* state) const { return part(state, 0); }
   std::span<float> buffers(std::byte* state) const;
   std::span<const float> buffers(const std::byte* state) const;
-  /// What the optimizer keeps, 0 or 1; behind it the average.
+  /// The optimizer state, 0 or 1.
   std::span<float> kept(std::byte* state, std::size_t index) const;
   std::span<const float> kept(const std::byte* state, std::size_t index) const;
   std::span<float> average(std::byte* state) const;
   std::span<const float> average(const std::byte* state) const;
-  /// How often each parameter was updated.
+  /// Number of updates of each parameter.
   std::span<std::int64_t> counts(std::byte* state) const {
     return {reinterpret_cast<std::int64_t*>(state + counts_at_), num_counts_};
   }
@@ -97,6 +96,7 @@ class StateShape {
   std::int64_t num_parameters_;
   std::int64_t num_elements_;
   int num_states_;
+  bool has_average_;
   std::size_t num_counts_;
   std::size_t integers_at_;
   std::size_t counts_at_;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/events/status_sink.h"
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/train_results.h"
 #include "lockstep/train/checkpoint_cost.h"
 #include "lockstep/train/memory_use.h"
 

@@ -12,35 +12,39 @@
 
 namespace lockstep {
 
-/// What `Trainer::fit` is asked for.
+/// Options of `Trainer::fit`.
 struct FitOptions {
   int epochs = 1;
-  /// Evaluated after every epoch, where there is one. It outlives the call.
+  /// The validation set, or null. It must outlive the call.
   EvaluationLoader* validation = nullptr;
+  int validate_every = 1;  ///< epochs; 0: only after the last epoch
+  WeightsKind validated_weights = WeightsKind::Trained;
+  /// Steps of the preparation that the program has reported to its callbacks before.
+  int preparations = 0;
 };
 
-/// Training for those who want no loop: a `TrainingModel` that is made when it is first needed, and
-/// callbacks.
+/// Runs the training loop over a `TrainingModel`, with callbacks.
 ///
 ///     auto trainer = Trainer(nn::resnet20(10), options, AdamW({.lr = 1e-3}));
 ///     trainer.add(callbacks::checkpoint({.folder = "run1"})).add(callbacks::early_stop());
 ///     const auto history = trainer.fit(loader, {.epochs = 20, .validation = &test_loader});
 ///     trainer.model().save("resnet20.safetensors");
 ///
-/// It does what the loop over `TrainingModel::epochs` does, with the same bits, and goes on after a
-/// crash as that does. Validations that an earlier attempt of the job has made, or another job
-/// whose checkpoint it goes on from, are not made again.
+/// `fit` gives the same bits as a loop over `TrainingModel::epochs`, and continues after a crash in
+/// the same way. It does not repeat the validations of an earlier attempt of the job, or of the run
+/// whose checkpoint it continues. `lockstep train` is a program that uses this class.
 ///
-/// Loaders are made from the same options. All instances make the same calls in the same order, one
-/// thread at a time. Errors: those of `TrainingModel`, and `Options` where callbacks come too late;
-/// after an error of training only destruction is allowed.
+/// The model is made when it is first needed. Loaders must be made from the same options. All
+/// instances make the same calls in the same order, on one thread at a time. Errors: those of
+/// `TrainingModel`, and `Options` if a callback is added too late. After an error of a training only
+/// destruction is allowed.
 class LOCKSTEP_API Trainer {
  public:
-  /// Takes what a `TrainingModel` takes.
+  /// The arguments are those of `TrainingModel`.
   template <typename Module>
   Trainer(Module module, const Options& options, Optimizer optimizer, Task task = {})
       : options_(options), metrics_(task.metrics) {
-    // What a std::function holds can be copied, and a model cannot.
+    // A std::function must be copyable, and a model is not.
     auto held = std::make_shared<Module>(std::move(module));
     make_ = [held, optimizer = std::move(optimizer), task = std::move(task)](const Options& with) {
       return std::make_unique<TrainingModel>(std::move(*held), with, optimizer, task);
@@ -50,33 +54,37 @@ class LOCKSTEP_API Trainer {
   /// Errors: `Options` once the model is made.
   Trainer& add(CallbackPtr callback);
 
-  /// Trains for so many epochs. Called again, it trains for as many more.
+  /// Trains for some epochs. A further call trains for more epochs.
   History fit(DataLoader& loader, const FitOptions& fit = {});
-  /// Over a whole set, every sample once.
+  /// Evaluates every sample of a set once.
   StepResult evaluate(EvaluationLoader& loader, WeightsKind kind = WeightsKind::Trained);
-  /// What the model makes of an input; each instance for itself.
+  /// The output for an input. Instances call it independently of each other.
   at::Tensor predict(const at::Tensor& input, WeightsKind kind = WeightsKind::Trained);
 
-  /// For all else: save, load, digest, perf, plan.
+  /// The model, for example to save it or to read its digest.
   TrainingModel& model();
 
  private:
   History run_fit(DataLoader& loader, const FitOptions& fit);
+  void compile(DataLoader& loader, const FitOptions& fit);
   std::optional<EpochResult> run_epoch(int epoch, DataLoader& loader, const FitOptions& fit,
                                        const std::optional<EpochResult>& before);
   bool train_epoch(int epoch, DataLoader& loader);
-  StepResult validate(int epoch, EvaluationLoader& loader);
+  StepResult validate(int epoch, const FitOptions& fit);
   void add(const EpochResult& result, History& history);
   bool goes_on(const History& history);
-  void tell(const std::function<void(Callback&)>& of);
+  void call(const std::function<void(Callback&)>& function) const;
 
   Options options_;
   std::vector<Metric> metrics_;
   std::function<std::unique_ptr<TrainingModel>(const Options&)> make_;
+  /// Shared with the listeners of the model, because a `Trainer` can be moved.
+  std::shared_ptr<std::vector<CallbackPtr>> callbacks_ =
+      std::make_shared<std::vector<CallbackPtr>>();
   std::unique_ptr<TrainingModel> model_;
-  std::vector<CallbackPtr> callbacks_;
+  FitShape shape_;           ///< of the last call of `fit`
   int fits_ = 0;             ///< calls of `fit` so far
-  std::int64_t walked_ = 0;  ///< optimizer steps of all epochs so far, whoever made them
+  std::int64_t walked_ = 0;  ///< optimizer steps of all epochs so far, in this run or an earlier one
 };
 
 }  // namespace lockstep

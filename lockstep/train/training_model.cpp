@@ -9,17 +9,14 @@
 #include "lockstep/base/log.h"
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/torch_errors.h"
-#include "lockstep/train/engine.h"
+#include "lockstep/train/batch_tensors.h"
+#include "lockstep/train/engine/engine.h"
 #include "lockstep/train/planner.h"
 #include "lockstep/train/publish_status.h"
 #include "lockstep/train/recovery.h"
 
 namespace lockstep {
 namespace {
-
-train::Which which(WeightsKind kind) {
-  return kind == WeightsKind::Average ? train::Which::Average : train::Which::Weights;
-}
 
 StepResult result_of(double loss, const std::vector<double>& values,
                      const std::vector<Metric>& metrics) {
@@ -155,7 +152,7 @@ struct TrainingModel::Impl {
                              .tell = [this](const std::string& text) { tell(text); }};
     made = nn::with_torch_errors("TrainingModel",
                                  [&] { return std::make_unique<train::Engine>(std::move(setup)); });
-    recovery->begin(*made, optimizer, loader, [this](const std::string& text) { tell(text); });
+    recovery->begin(*made, made->layout(), optimizer, loader, [this](const std::string& text) { tell(text); });
   }
 
   void compile(const DataLoader& loader, const std::function<void(int, int)>& on_block) {
@@ -163,12 +160,12 @@ struct TrainingModel::Impl {
     options.watchers().enter(events::Phase::Preparing);
     auto& engine = this->engine(&loader);
     check_fits(loader, options, engine.layout());
-    recovery->take_loader(engine, loader);
+    recovery->take_loader(loader);
     auto found = train::agree_on_plan(subject(loader, on_block));
     compiled = {found.is_cached, std::move(found.key)};
     std::int64_t kept = 0;
     for (const auto& stage : found.plan.stages) kept += stage.kept_bytes;
-    engine.spread(plan::split_of(found.plan), loader, kept);
+    engine.prepare({.split = plan::split_of(found.plan), .loader = loader, .kept_bytes = kept});
     plan = std::move(found.plan);
     plan->available_bytes += plan->shared.total;  // which is taken by now
     if (options.world().instance() != 0) return;
@@ -254,7 +251,7 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   engine.begin(iteration, done);
   Collector collector(impl_->options);
   for (auto i = done; i < steps;) {
-    const auto outputs = engine.step(recovery.before_step(engine, iteration, i));
+    const auto outputs = engine.step(recovery.before_step(iteration, i));
     auto number = engine.progress().steps - std::ssize(outputs);
     for (const auto& output : outputs) {
       auto result = result_of(output.loss, output.metrics, engine.metrics());
@@ -263,7 +260,7 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
       impl_->on_step(++number, result);
       collector.take(std::move(result), i++);
     }
-    recovery.after_step(engine, loader);
+    recovery.after_step(loader);
   }
   auto result = std::move(collector).result();
   impl_->tell_of_steps(iteration, steps - done, result);
@@ -327,7 +324,8 @@ EpochRange::Iterator EpochRange::begin() const {
 }
 
 EpochRange::Iterator& EpochRange::Iterator::operator++() {
-  model_->recovery->finish_epoch(model_->engine(), epoch_);
+  model_->engine();
+  model_->recovery->finish_epoch(epoch_);
   model_->recovery->replay().begin_epoch(++epoch_);
   return *this;
 }
@@ -339,7 +337,8 @@ ResumeResult TrainingModel::resumed() {
 
 bool TrainingModel::checkpoint() {
   impl_->options.watchers().enter(events::Phase::Saving);
-  return impl_->recovery->take_checkpoint(impl_->engine(), "asked");
+  impl_->engine();
+  return impl_->recovery->take_checkpoint("asked");
 }
 
 void TrainingModel::remember(const checkpoint::EpochEntry& entry) {
@@ -351,7 +350,7 @@ std::vector<checkpoint::EpochEntry> TrainingModel::resumed_history() const {
 }
 
 CheckpointCost TrainingModel::checkpoint_cost() const {
-  return impl_->made ? impl_->recovery->checkpoint_cost(*impl_->made) : CheckpointCost{};
+  return impl_->made ? impl_->recovery->checkpoint_cost() : CheckpointCost{};
 }
 
 train::EvaluationMeans TrainingModel::Impl::evaluate(
@@ -360,17 +359,17 @@ train::EvaluationMeans TrainingModel::Impl::evaluate(
   auto& engine = this->engine();
   options.watchers().enter(events::Phase::Evaluating);
   return engine.evaluate(loader, wanted, [&](std::int64_t done) {
-    recovery->during_evaluation(engine);
+    recovery->during_evaluation();
     on_batch(done);
   });
 }
 
 StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
                                    const std::function<void(std::int64_t)>& on_batch) {
-  const auto means = impl_->evaluate(loader, {.which = which(kind)}, on_batch);
+  const auto means = impl_->evaluate(loader, {.weights = kind}, on_batch);
   auto& engine = impl_->engine();
   auto result = result_of(means.loss, means.metrics, engine.metrics());
-  impl_->recovery->after_evaluation(engine, result.loss, result.metrics);
+  impl_->recovery->after_evaluation(result.loss, result.metrics);
   return result;
 }
 
@@ -383,10 +382,10 @@ Evaluation TrainingModel::evaluate_classes(EvaluationLoader& loader, const std::
                 "name the field that holds the class of each sample");
   }
   auto means =
-      impl_->evaluate(loader, {.which = which(kind), .class_field = class_field}, on_batch);
+      impl_->evaluate(loader, {.weights = kind, .class_field = class_field}, on_batch);
   auto& engine = impl_->engine();
   auto result = result_of(means.loss, means.metrics, engine.metrics());
-  impl_->recovery->after_evaluation(engine, result.loss, result.metrics);
+  impl_->recovery->after_evaluation(result.loss, result.metrics);
   const auto samples = means.confusion.samples();
   return {.samples = samples,
           .loss = means.loss,
@@ -397,14 +396,14 @@ Evaluation TrainingModel::evaluate_classes(EvaluationLoader& loader, const std::
 }
 
 at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {
-  return impl_->engine().predict(input, which(kind));
+  return impl_->engine().predict(input, kind);
 }
 
 void TrainingModel::save(const std::filesystem::path& path, WeightsKind kind) {
   auto& engine = impl_->engine();  // which all instances make together
   impl_->options.watchers().enter(events::Phase::Saving);
   if (impl_->options.world().instance() == 0) {
-    engine.with_model(which(kind), [&](nn::Model& model) { nn::save_weights(model, path); });
+    engine.with_model(kind, [&](nn::Model& model) { nn::save_weights(model, path); });
   }
   impl_->options.world().communicator().barrier("save");
 }
@@ -423,13 +422,13 @@ void TrainingModel::load(const std::filesystem::path& path) {
 
 std::string TrainingModel::digest(WeightsKind kind) {
   std::string digest;
-  impl_->engine().with_model(which(kind), [&](nn::Model& model) { digest = nn::digest_of(model); });
+  impl_->engine().with_model(kind, [&](nn::Model& model) { digest = nn::digest_of(model); });
   return digest;
 }
 
 std::vector<std::pair<std::string, std::string>> TrainingModel::digests() {
   std::vector<std::pair<std::string, std::string>> digests;
-  impl_->engine().with_model(train::Which::Weights,
+  impl_->engine().with_model(WeightsKind::Trained,
                              [&](nn::Model& model) { digests = nn::digests_of(model); });
   return digests;
 }

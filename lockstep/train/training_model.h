@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/export.h"
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/train_results.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/plan/plan.h"
@@ -32,27 +32,6 @@ struct EpochEntry;
 /// none.
 template <typename Make>
 concept MakesModule = !torch::detail::is_module_holder<Make>::value && std::invocable<Make>;
-
-/// Which weights: those that are trained, or the average that the optimizer keeps of them.
-enum class WeightsKind : std::uint8_t { Trained, Average };
-
-/// What one optimizer step, or several, came to: means over all replicas of the job.
-struct StepResult {
-  double loss = 0;
-  double accuracy = 0;  ///< the metric "acc", in percent; NaN where there is none
-  std::vector<events::NamedValue> metrics;
-  std::vector<float> replica_losses;  ///< by replica
-  bool skipped = false;               ///< no weight was changed: loss scaling found an overflow
-  /// Nothing was computed: an earlier run, that this one goes on with, has made this step. Loss and
-  /// metrics are the means of its epoch so far.
-  bool done_before = false;
-};
-
-/// What one call of `TrainingModel::step` came to: its last optimizer step, or what the options'
-/// output mode says, and by steps in `steps`.
-struct IterationResult : StepResult {
-  std::vector<StepResult> steps;
-};
 
 class EpochRange;
 

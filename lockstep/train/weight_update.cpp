@@ -11,9 +11,9 @@
 namespace lockstep::train {
 namespace {
 
-// What is measured of each block.
+// The measured values of each block.
 constexpr std::size_t kSquares = 0;        // of gradients
-constexpr std::size_t kNotFinite = 1;      // gradients
+constexpr std::size_t kNotFinite = 1;      // number of gradients
 constexpr std::size_t kWeightSquares = 2;  // for LAMB
 constexpr std::size_t kDirectionSquares = 3;
 
@@ -28,35 +28,30 @@ void copy(std::span<const float> from, std::span<float> to, std::size_t first, s
   std::memcpy(to.data() + first, from.data() + first, count * sizeof(float));
 }
 
-/// The first tensor that ends behind an element.
+/// The index of the tensor that contains an element. Every block lies within one tensor.
 template <typename Placed>
-auto first_behind(const std::vector<Placed>& tensors, std::int64_t element) {
-  return std::partition_point(tensors.begin(), tensors.end(), [&](const Placed& placed) {
-    return placed.first + placed.count <= element;
-  });
+std::size_t index_of(const std::vector<Placed>& tensors, std::int64_t element) {
+  const auto next = std::ranges::upper_bound(tensors, element, {}, &Placed::first);
+  return static_cast<std::size_t>(next - tensors.begin()) - 1;
 }
 
-/// Calls `action(tensor, first, end)` for each tensor that has elements among [begin, end).
-template <typename Placed, typename Action>
-void for_tensors(const std::vector<Placed>& tensors, std::int64_t begin, std::int64_t end,
-                 const Action& action) {
-  for (auto it = first_behind(tensors, begin); it != tensors.end() && it->first < end; ++it) {
-    action(*it, std::max(begin, it->first), std::min(end, it->first + it->count));
-  }
+/// Number of elements of a tensor in a part; the rest aligns the next tensor.
+std::size_t count_in(const PlacedTensor& tensor, const comm::ShardedUpdate::Part& part) {
+  const auto end = std::min(part.first + std::ssize(part.sum), tensor.first + tensor.count);
+  return static_cast<std::size_t>(std::max<std::int64_t>(0, end - part.first));
 }
 
 }  // namespace
 
-comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const StateShape& shape,
-                                        const LeafTotals& totals, int leaves) {
-  return {.count = weights.num_elements,
-          .num_totals = static_cast<std::int64_t>(totals.count()),
-          .num_leaves = leaves,
-          .blocks = weights.blocks,
-          .values_per_block = WeightUpdate::kValuesPerBlock,
-          .num_early = weights.num_parameters,
-          .state_bytes = shape.bytes(),
-          .common_bytes = CommonShape(weights).bytes()};
+UpdateRules update_rules(const Optimizer& optimizer, int replicas, std::int64_t divisor,
+                         bool has_loss_scaling) {
+  return {.optimizer = optimizer,
+          .replicas = replicas,
+          .divisor = divisor,
+          .decisions = {.clip_norm = optimizer.clip_norm().value_or(0),
+                        .has_loss_scaling = has_loss_scaling,
+                        .has_trust_ratios = optimizer.kind() == OptimizerKind::Lamb,
+                        .average_decay = optimizer.average_decay().value_or(0)}};
 }
 
 WeightUpdate::WeightUpdate(UpdateRules rules, const WeightLayout& layout, const StateShape& shape,
@@ -67,167 +62,117 @@ WeightUpdate::WeightUpdate(UpdateRules rules, const WeightLayout& layout, const 
       totals_(&totals),
       streams_(shape.bytes() >= kStreamBytes) {}
 
-comm::ShardedUpdate::Step WeightUpdate::step(double lr_factor, AddProgress finish) const {
-  comm::ShardedUpdate::Step step{.divisor = rules_.divisor, .num_divided = layout_->num_parameters};
-  if (rules_.has_loss_scaling || rules_.optimizer.clip_norm()) {
-    step.measures.emplace_back([this](std::size_t, const Part& part, std::span<double> values) {
-      measure_gradient(part, values);
-    });
-  }
-  if (rules_.optimizer.kind() == OptimizerKind::Lamb) {
-    step.measures.emplace_back(
-        [this, lr_factor](std::size_t, const Part& part, std::span<double> values) {
-          measure_trust(part, lr_factor, values);
-        });
-  }
-  step.update = [this, lr_factor](const Part& part) { update(part, lr_factor); };
-  if (streams_) step.end_updates = optimizer::end_pieces;
-  step.finish = [this, finish = std::move(finish)](const Part& whole) {
-    const bool skipped = is_skipped(whole.measured, whole.totals);
-    count_updates(whole, skipped);
-    auto& next = shape_->progress(whole.next) = shape_->progress(whole.current);
-    ++next.steps;
-    if (!skipped) ++next.updates;
-    finish(next, skipped, whole.next);
-  };
-  return step;
-}
-
-std::size_t WeightUpdate::index_of(const PlacedParameter& parameter) const {
-  return static_cast<std::size_t>(&parameter - layout_->parameters.data());
-}
-
-void WeightUpdate::count_updates(const Part& whole, bool skipped) const {
-  const auto changed = totals_->changed(whole.totals);
-  const auto current = shape_->counts(whole.current);
-  const auto next = shape_->counts(whole.next);
-  for (std::size_t i = 0; i < next.size(); ++i) {
-    next[i] = current[i] + (!skipped && changed[i] != 0 ? 1 : 0);
-  }
-}
-
-bool WeightUpdate::is_skipped(std::span<const double> measured,
-                              std::span<const float> totals) const {
-  if (!rules_.has_loss_scaling) return false;
-  for (const float loss : totals_->losses(totals)) {
-    if (!std::isfinite(loss)) return true;
-  }
-  for (std::size_t block = 0; block * kValuesPerBlock < measured.size(); ++block) {
-    if (value_of(measured, block, kNotFinite) > 0) return true;
-  }
-  return false;
-}
-
-/// As `torch::nn::utils::clip_grad_norm_`.
-float WeightUpdate::clip_factor(std::span<const double> measured) const {
-  const auto most = rules_.optimizer.clip_norm();
-  if (!most) return 1;
-  double squares = 0;
-  for (std::size_t block = 0; block * kValuesPerBlock < measured.size(); ++block) {
-    squares += value_of(measured, block, kSquares);
-  }
-  return static_cast<float>(std::min(1.0, *most / (std::sqrt(squares) + 1e-6)));
-}
-
-double WeightUpdate::trust_of(const PlacedParameter& parameter,
-                              std::span<const double> measured) const {
-  if (rules_.optimizer.kind() != OptimizerKind::Lamb) return 1;
-  optimizer::TrustSums sums;
-  for (std::size_t i = 0; i < parameter.num_blocks; ++i) {
-    sums.weights += value_of(measured, parameter.first_block + i, kWeightSquares);
-    sums.direction += value_of(measured, parameter.first_block + i, kDirectionSquares);
-  }
-  return optimizer::trust_ratio(sums);
-}
-
-void WeightUpdate::measure_gradient(const Part& part, std::span<double> values) const {
+void WeightUpdate::measure_gradients(const Part& part, std::span<double> values) const {
   if (part.first >= layout_->num_parameters) return;
   values[kSquares] = optimizer::sum_of_squares(part.sum);
   values[kNotFinite] = static_cast<double>(optimizer::count_not_finite(part.sum));
 }
 
-void WeightUpdate::measure_trust(const Part& part, double lr_factor,
-                                 std::span<double> values) const {
-  const auto clip = clip_factor(part.measured);
-  for_tensors(layout_->parameters, part.first, part.first + std::ssize(part.sum),
-              [&](const PlacedParameter& parameter, std::int64_t first, std::int64_t end) {
-                const Run run{parameter, static_cast<std::size_t>(first),
-                              static_cast<std::size_t>(end - first)};
-                const auto sums = optimizer::trust_sums(rules_.optimizer, slice_of(part, run),
-                                                        facts_of(part, parameter, lr_factor), clip);
-                values[kWeightSquares] = sums.weights;
-                values[kDirectionSquares] = sums.direction;
-              });
+StepDecision WeightUpdate::decide(std::span<const double> measured,
+                                  std::span<const float> totals) const {
+  if (!rules_.decisions.measures_gradients()) return {};
+  const auto losses = totals_->losses(totals);
+  double squares = 0;
+  bool is_finite = std::ranges::all_of(losses, [](float loss) { return std::isfinite(loss); });
+  for (std::size_t block = 0; block < layout_->blocks.size(); ++block) {
+    squares += value_of(measured, block, kSquares);
+    if (value_of(measured, block, kNotFinite) > 0) is_finite = false;
+  }
+  return {.is_skipped = rules_.decisions.has_loss_scaling && !is_finite,
+          .clip = rules_.decisions.clip_factor(squares)};
 }
 
-Slice WeightUpdate::slice_of(const Part& part, const Run& run) const {
-  const auto at = run.first - static_cast<std::size_t>(part.first);
-  Slice slice{.gradient = part.sum.subspan(at, run.count),
-              .weights = shape_->weights(part.current).subspan(run.first, run.count),
-              .next_weights = shape_->weights(part.next).subspan(run.first, run.count),
+void WeightUpdate::measure_trust(const Part& part, const UpdateInput& input,
+                                 const StepDecision& decision, std::span<double> values) const {
+  if (part.first >= layout_->num_parameters) return;
+  const auto run = run_of(part);
+  const auto sums = optimizer::trust_sums(rules_.optimizer, slice_of(run, input),
+                                          facts_of(run, input), decision.clip);
+  values[kWeightSquares] = sums.weights;
+  values[kDirectionSquares] = sums.direction;
+}
+
+void WeightUpdate::decide_trust(std::span<const double> measured, StepDecision& decision) const {
+  for (const auto& parameter : layout_->parameters) {
+    optimizer::TrustSums sums;
+    for (std::size_t i = 0; i < parameter.num_blocks; ++i) {
+      sums.weights += value_of(measured, parameter.first_block + i, kWeightSquares);
+      sums.direction += value_of(measured, parameter.first_block + i, kDirectionSquares);
+    }
+    decision.trust.push_back(optimizer::StepRules::trust_ratio(sums.weights, sums.direction));
+  }
+}
+
+WeightUpdate::Run WeightUpdate::run_of(const Part& part) const {
+  const auto index = index_of(layout_->parameters, part.first);
+  const auto& parameter = layout_->parameters[index];
+  const auto count = count_in(parameter, part);
+  return {parameter, index, static_cast<std::size_t>(part.first), count, part.sum.first(count)};
+}
+
+Slice WeightUpdate::slice_of(const Run& run, const UpdateInput& input) const {
+  Slice slice{.gradient = run.gradient,
+              .weights = shape_->weights(input.current).subspan(run.first, run.count),
+              .next_weights = shape_->weights(input.next).subspan(run.first, run.count),
               .state = {},
               .next_state = {}};
   for (std::size_t i = 0; i < static_cast<std::size_t>(rules_.optimizer.num_states()); ++i) {
-    slice.state[i] = shape_->kept(part.current, i).subspan(run.first, run.count);
-    slice.next_state[i] = shape_->kept(part.next, i).subspan(run.first, run.count);
+    slice.state[i] = shape_->kept(input.current, i).subspan(run.first, run.count);
+    slice.next_state[i] = shape_->kept(input.next, i).subspan(run.first, run.count);
   }
   return slice;
 }
 
-UpdateFacts WeightUpdate::facts_of(const Part& part, const PlacedParameter& parameter,
-                                   double lr_factor) const {
-  return {.parameter = parameter.name,
-          .lr = parameter.settings.lr * lr_factor,
-          .weight_decay = parameter.settings.weight_decay,
-          .count = shape_->counts(part.current)[index_of(parameter)] + 1};
+UpdateFacts WeightUpdate::facts_of(const Run& run, const UpdateInput& input) const {
+  return {.parameter = run.parameter.name,
+          .lr = run.parameter.settings.lr * input.lr_factor,
+          .weight_decay = run.parameter.settings.weight_decay,
+          .count = shape_->counts(input.current)[run.index] + 1};
 }
 
-void WeightUpdate::update(const Part& part, double lr_factor) const {
-  const bool skipped = is_skipped(part.measured, part.totals);
-  const auto clip = clip_factor(part.measured);
-  const auto changed = totals_->changed(part.totals);
-  for_tensors(layout_->parameters, part.first, part.first + std::ssize(part.sum),
-              [&](const PlacedParameter& parameter, std::int64_t first, std::int64_t end) {
-                const Run run{parameter, static_cast<std::size_t>(first),
-                              static_cast<std::size_t>(end - first)};
-                if (skipped || changed[index_of(parameter)] == 0) {
-                  keep(part, run);
-                } else {
-                  update_run(part, run, lr_factor, clip);
-                }
-              });
-  update_buffers(part, skipped);
-}
-
-void WeightUpdate::update_run(const Part& part, const Run& run, double lr_factor,
-                              float clip) const {
-  if (streams_) {
-    update_through_scratch(part, run, lr_factor, clip);
-  } else {
-    optimizer::update(rules_.optimizer, slice_of(part, run),
-                      facts_of(part, run.parameter, lr_factor), clip,
-                      trust_of(run.parameter, part.measured));
+void WeightUpdate::update(const Part& part, const UpdateInput& input,
+                          const StepDecision& decision) const {
+  if (part.first >= layout_->num_parameters) {
+    return update_buffer(part, input, decision.is_skipped);
   }
-  average_weights(part, run);
+  const auto run = run_of(part);
+  if (decision.is_skipped || totals_->changed(input.totals)[run.index] == 0) {
+    return copy_unchanged(run, input);
+  }
+  if (streams_) {
+    update_streaming(run, input, decision);
+  } else {
+    update_run(run, input, decision);
+  }
+  update_average(run, input);
 }
 
-/// What is written is not read again in this step: it goes to memory from a scratch that stays in
-/// the cache, piece by piece.
-void WeightUpdate::update_through_scratch(const Part& part, const Run& run, double lr_factor,
-                                          float clip) const {
+void WeightUpdate::update_run(const Run& run, const UpdateInput& input,
+                              const StepDecision& decision) const {
+  const auto trust = decision.trust.empty() ? 1 : decision.trust[run.index];
+  optimizer::update(rules_.optimizer, slice_of(run, input), facts_of(run, input), decision.clip,
+                    trust);
+}
+
+/// Writes piece by piece to a scratch that stays in the cache, and from there to memory past the
+/// caches, because this step does not read the new values again.
+void WeightUpdate::update_streaming(const Run& run, const UpdateInput& input,
+                                    const StepDecision& decision) const {
   std::array<std::array<float, kPiece>, 3> scratch;
-  const auto facts = facts_of(part, run.parameter, lr_factor);
-  const auto trust = trust_of(run.parameter, part.measured);
+  const auto facts = facts_of(run, input);
+  const auto trust = decision.trust.empty() ? 1 : decision.trust[run.index];
   const auto states = static_cast<std::size_t>(rules_.optimizer.num_states());
   for (std::size_t done = 0; done < run.count; done += kPiece) {
     const auto count = std::min(kPiece, run.count - done);
-    const auto to = slice_of(part, {run.parameter, run.first + done, count});
+    const auto to = slice_of({run.parameter, run.index, run.first + done, count,
+                              run.gradient.subspan(done, count)},
+                             input);
     auto slice = to;
     slice.next_weights = std::span(scratch[0]).first(count);
     for (std::size_t i = 0; i < states; ++i) {
       slice.next_state[i] = std::span(scratch[i + 1]).first(count);
     }
-    optimizer::update(rules_.optimizer, slice, facts, clip, trust);
+    optimizer::update(rules_.optimizer, slice, facts, decision.clip, trust);
     optimizer::stream_piece(slice.next_weights, to.next_weights);
     for (std::size_t i = 0; i < states; ++i) {
       optimizer::stream_piece(slice.next_state[i], to.next_state[i]);
@@ -235,43 +180,52 @@ void WeightUpdate::update_through_scratch(const Part& part, const Run& run, doub
   }
 }
 
-/// What no replica had a gradient for, and all in a skipped step, stays as it is.
-void WeightUpdate::keep(const Part& part, const Run& run) const {
-  copy(shape_->weights(part.current), shape_->weights(part.next), run.first, run.count);
+void WeightUpdate::end_parts() const noexcept {
+  if (streams_) optimizer::end_pieces();
+}
+
+/// For a parameter that has no gradient on any replica, and for all parameters in a skipped step.
+void WeightUpdate::copy_unchanged(const Run& run, const UpdateInput& input) const {
+  copy(shape_->weights(input.current), shape_->weights(input.next), run.first, run.count);
   for (std::size_t i = 0; i < static_cast<std::size_t>(rules_.optimizer.num_states()); ++i) {
-    copy(shape_->kept(part.current, i), shape_->kept(part.next, i), run.first, run.count);
+    copy(shape_->kept(input.current, i), shape_->kept(input.next, i), run.first, run.count);
   }
-  if (!rules_.optimizer.average_decay()) return;
-  copy(shape_->average(part.current), shape_->average(part.next), run.first, run.count);
+  if (!rules_.decisions.averages()) return;
+  copy(shape_->average(input.current), shape_->average(input.next), run.first, run.count);
 }
 
-void WeightUpdate::average_weights(const Part& part, const Run& run) const {
-  const auto decay = rules_.optimizer.average_decay();
-  if (!decay) return;
-  optimizer::average(*decay, shape_->average(part.current).subspan(run.first, run.count),
-                     shape_->weights(part.next).subspan(run.first, run.count),
-                     shape_->average(part.next).subspan(run.first, run.count));
+void WeightUpdate::update_average(const Run& run, const UpdateInput& input) const {
+  if (!rules_.decisions.averages()) return;
+  optimizer::average(rules_.decisions.average_decay,
+                     shape_->average(input.current).subspan(run.first, run.count),
+                     shape_->weights(input.next).subspan(run.first, run.count),
+                     shape_->average(input.next).subspan(run.first, run.count));
 }
 
-/// Those that a replica changed become the mean over replicas; the others, and all in a skipped
-/// step, which may have found infinities, stay what they are, to the bit.
-void WeightUpdate::update_buffers(const Part& part, bool skipped) const {
-  const auto changed = totals_->changed(part.totals).subspan(layout_->parameters.size());
-  const auto* current = shape_->weights(part.current).data();
-  auto* next = shape_->weights(part.next).data();
-  for_tensors(layout_->buffers, part.first, part.first + std::ssize(part.sum),
-              [&](const PlacedTensor& buffer, std::int64_t first, std::int64_t end) {
-                const auto index = static_cast<std::size_t>(&buffer - layout_->buffers.data());
-                const auto count = static_cast<std::size_t>(end - first);
-                if (skipped || changed[index] == 0) {
-                  std::memcpy(next + first, current + first, count * sizeof(float));
-                  return;
-                }
-                const auto sum =
-                    part.sum.subspan(static_cast<std::size_t>(first - part.first), count);
-                optimizer::divide(static_cast<float>(rules_.replicas), sum);
-                std::memcpy(next + first, sum.data(), count * sizeof(float));
-              });
+/// A buffer that a replica changed becomes the mean over replicas. Otherwise, and in a skipped step,
+/// which may have found infinities, the buffer keeps its bits.
+void WeightUpdate::update_buffer(const Part& part, const UpdateInput& input,
+                                 bool is_skipped) const {
+  const auto changed = totals_->changed(input.totals).subspan(layout_->parameters.size());
+  const auto index = index_of(layout_->buffers, part.first);
+  const auto bytes = count_in(layout_->buffers[index], part) * sizeof(float);
+  auto* const to = shape_->weights(input.next).data() + part.first;
+  if (is_skipped || changed[index] == 0) {
+    std::memcpy(to, shape_->weights(input.current).data() + part.first, bytes);
+    return;
+  }
+  const auto sum = part.sum.first(bytes / sizeof(float));
+  optimizer::divide(static_cast<float>(rules_.replicas), sum);
+  std::memcpy(to, sum.data(), bytes);
+}
+
+void WeightUpdate::count_updates(const UpdateInput& input, const StepDecision& decision) const {
+  const auto changed = totals_->changed(input.totals);
+  const auto current = shape_->counts(input.current);
+  const auto next = shape_->counts(input.next);
+  for (std::size_t i = 0; i < next.size(); ++i) {
+    next[i] = current[i] + (!decision.is_skipped && changed[i] != 0 ? 1 : 0);
+  }
 }
 
 }  // namespace lockstep::train

@@ -1,79 +1,92 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <span>
 #include <vector>
 
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/optimizer/optimizer.h"
+#include "lockstep/optimizer/step_rules.h"
 #include "lockstep/train/leaf_totals.h"
 #include "lockstep/train/train_state.h"
 
 namespace lockstep::train {
 
-/// What an update does with the sum of the leaves, for a whole training.
+/// How a training turns the sum of all leaves into new weights.
 struct UpdateRules {
   Optimizer optimizer;
   int replicas = 1;
-  std::int64_t divisor = 1;       ///< of the summed gradient
-  bool has_loss_scaling = false;  ///< a step with a gradient that is not finite is skipped
+  std::int64_t divisor = 1;  ///< of the summed gradient: G·R for mean reduction, 1 for sum
+  optimizer::StepRules decisions{};
+
+  /// Whether the sum is measured before the first weight changes.
+  bool measures() const { return decisions.measures_gradients() || decisions.has_trust_ratios; }
 };
 
-/// Leaves and state of a training, as its instances share them; this one brings so many leaves.
-comm::ShardedUpdate::Shape update_shape(const WeightLayout& weights, const StateShape& shape,
-                                        const LeafTotals& totals, int leaves);
+UpdateRules update_rules(const Optimizer& optimizer, int replicas, std::int64_t divisor,
+                         bool has_loss_scaling);
 
-/// The loss scale grows after so many steps without an overflow.
-inline constexpr std::int64_t kStepsToGrow = 2000;
-inline constexpr double kLargestLossScale = 0x1p24;
+/// The decisions of one step. Every instance makes the same decisions, because it makes them from
+/// the same numbers in the same order.
+struct StepDecision {
+  bool is_skipped = false;      ///< no weight changes
+  float clip = 1;               ///< the factor of gradients
+  std::vector<double> trust{};  ///< LAMB: by parameter; otherwise empty
+};
 
-/// Turns the sum of the leaves into the next version of the state: optimizer, clipping, loss
-/// scaling, averages of buffers and of weights.
-///
-/// All that it decides for a whole step is derived from numbers that every instance has, in an
-/// order that does not depend on who measured them.
+/// The numbers of one step that an update reads, and the version of the state that it writes.
+struct UpdateInput {
+  const std::byte* current = nullptr;
+  std::byte* next = nullptr;
+  std::span<const float> totals{};
+  double lr_factor = 1;  ///< of the schedule
+};
+
+/// Writes the next version of the state on a CPU, part by part: optimizer, clipping, loss scaling,
+/// averages of buffers and of weights. Owns no memory of the training. Any thread may call a member.
 class WeightUpdate {
  public:
+  using Part = comm::ShardedUpdate::Part;
+  static constexpr int kValuesPerBlock = 4;
+
+  /// The layouts must outlive this object.
   WeightUpdate(UpdateRules rules, const WeightLayout& layout, const StateShape& shape,
                const LeafTotals& totals);
 
-  static constexpr int kValuesPerBlock = 4;
+  const UpdateRules& rules() const noexcept { return rules_; }
 
-  /// What `ShardedUpdate::step` is to do, with the schedule's factor of this step. `finish` adds to
-  /// the progress what else has changed, on rank 0.
-  using AddProgress = std::function<void(Progress& next, bool skipped, std::byte* next_state)>;
-  comm::ShardedUpdate::Step step(double lr_factor, AddProgress finish) const;
-
-  /// Of summed gradients.
-  std::int64_t divisor() const noexcept { return rules_.divisor; }
-
-  /// Whether the step that is being made, or was just made, changes no weight.
-  bool is_skipped(std::span<const double> measured, std::span<const float> totals) const;
+  void measure_gradients(const Part& part, std::span<double> values) const;
+  /// `measured` has the values of all blocks. It is read only if the rules measure gradients.
+  StepDecision decide(std::span<const double> measured, std::span<const float> totals) const;
+  void measure_trust(const Part& part, const UpdateInput& input, const StepDecision& decision,
+                     std::span<double> values) const;
+  void decide_trust(std::span<const double> measured, StepDecision& decision) const;
+  /// Writes the next version of a part's elements.
+  void update(const Part& part, const UpdateInput& input, const StepDecision& decision) const;
+  /// Must be called after the last part: it makes the writes visible to the other instances.
+  void end_parts() const noexcept;
+  /// Writes how often each parameter was updated. Only one instance of a host calls it.
+  void count_updates(const UpdateInput& input, const StepDecision& decision) const;
 
  private:
-  using Part = comm::ShardedUpdate::Part;
-  /// One parameter's elements within a part.
+  /// Elements of one parameter.
   struct Run {
     const PlacedParameter& parameter;
-    std::size_t first;  ///< among all elements
+    std::size_t index;  ///< of the parameter
+    std::size_t first;  ///< element
     std::size_t count;
+    std::span<float> gradient;
   };
 
-  std::size_t index_of(const PlacedParameter& parameter) const;
-  void count_updates(const Part& whole, bool skipped) const;
-  float clip_factor(std::span<const double> measured) const;
-  double trust_of(const PlacedParameter& parameter, std::span<const double> measured) const;
-  Slice slice_of(const Part& part, const Run& run) const;
-  UpdateFacts facts_of(const Part& part, const PlacedParameter& parameter, double lr_factor) const;
-
-  void measure_gradient(const Part& part, std::span<double> values) const;
-  void measure_trust(const Part& part, double lr_factor, std::span<double> values) const;
-  void update(const Part& part, double lr_factor) const;
-  void update_run(const Part& part, const Run& run, double lr_factor, float clip) const;
-  void update_through_scratch(const Part& part, const Run& run, double lr_factor, float clip) const;
-  void keep(const Part& part, const Run& run) const;
-  void average_weights(const Part& part, const Run& run) const;
-  void update_buffers(const Part& part, bool skipped) const;
+  Run run_of(const Part& part) const;
+  Slice slice_of(const Run& run, const UpdateInput& input) const;
+  UpdateFacts facts_of(const Run& run, const UpdateInput& input) const;
+  void update_run(const Run& run, const UpdateInput& input, const StepDecision& decision) const;
+  void update_streaming(const Run& run, const UpdateInput& input,
+                        const StepDecision& decision) const;
+  void copy_unchanged(const Run& run, const UpdateInput& input) const;
+  void update_average(const Run& run, const UpdateInput& input) const;
+  void update_buffer(const Part& part, const UpdateInput& input, bool is_skipped) const;
 
   UpdateRules rules_;
   const WeightLayout* layout_;

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/train_results.h"
 #include "lockstep/ui/progress_bar.h"
 
 namespace lockstep::ui {

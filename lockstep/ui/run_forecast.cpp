@@ -22,25 +22,25 @@ bool is_same_day(const std::tm& a, const std::tm& b) {
 
 }  // namespace
 
-void RunForecast::on(const events::EpochBegan& event, Time now) {
+void RunForecast::begin_epoch(const Epoch& epoch, Time now) {
   if (!began_) began_ = now;
-  epoch_ = event;
+  epoch_ = epoch;
   iteration_ = 0;
   last_ = now;
 }
 
-void RunForecast::on(const events::IterationDone& event, Time now) {
+void RunForecast::end_iteration(std::int64_t iteration, Time now) {
   if (has_warmed_up_) iterations_.add(now - last_);
   has_warmed_up_ = true;
-  iteration_ = event.iteration;
+  iteration_ = iteration;
   last_ = now;
 }
 
-void RunForecast::on(const events::EvaluationBegan& /*event*/, Time now) {
+void RunForecast::begin_evaluation(Time now) {
   evaluation_began_ = now;
 }
 
-void RunForecast::on(const events::EvaluationDone& /*event*/, Time now) {
+void RunForecast::end_evaluation(Time now) {
   if (!evaluation_began_) return;
   evaluations_.add(now - *std::exchange(evaluation_began_, std::nullopt));
   epoch_.evaluations = std::max<std::int64_t>(0, epoch_.evaluations - 1);

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/events/train_events.h"
 #include "lockstep/ui/progress_bar.h"
 
 namespace lockstep::ui {
@@ -28,10 +27,17 @@ class RunForecast {
   /// Shorter runs have no prediction.
   static constexpr Seconds kShortestRun{60};
 
-  void on(const events::EpochBegan& event, Time now);
-  void on(const events::IterationDone& event, Time now);
-  void on(const events::EvaluationBegan& event, Time now);
-  void on(const events::EvaluationDone& event, Time now);
+  /// `evaluations` is the number of evaluations from this epoch to the end of the run.
+  struct Epoch {
+    std::int64_t epoch = 1;
+    std::int64_t iterations = 0;
+    std::int64_t epochs = 0;  ///< of the run; 0: unknown
+    std::int64_t evaluations = 0;
+  };
+  void begin_epoch(const Epoch& epoch, Time now);
+  void end_iteration(std::int64_t iteration, Time now);
+  void begin_evaluation(Time now);
+  void end_evaluation(Time now);
 
   /// The number of epochs of the run; 0: unknown.
   std::int64_t epochs() const noexcept { return epoch_.epochs; }
@@ -54,7 +60,7 @@ class RunForecast {
     Seconds value() const { return count == 0 ? Seconds(0) : sum / static_cast<double>(count); }
   };
 
-  events::EpochBegan epoch_{};  ///< of the current epoch; 0 epochs: none has begun
+  Epoch epoch_{};               ///< the current one; 0 epochs: none has begun
   std::int64_t iteration_ = 0;  ///< the last one of this epoch
   bool has_warmed_up_ = false;  ///< whether an iteration was made before
   std::optional<Time> began_;   ///< the first epoch of this process

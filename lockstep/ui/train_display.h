@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lockstep/base/export.h"
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/callback.h"
 #include "lockstep/ui/progress_bar.h"
 
 namespace lockstep::ui {
@@ -24,19 +24,21 @@ class RunForecast;
 /// minute or more (`RunForecast`). A bar that is not full shows it, too, as "run ends 14:32".
 ///
 /// Notices go to standard error. With silent bars the lines are written, too.
-class LOCKSTEP_API TrainDisplay final : public events::TrainSink {
+class LOCKSTEP_API TrainDisplay final : public Callback {
  public:
   TrainDisplay(BarOutput out, Writer err);
   ~TrainDisplay() override;
 
-  void on(const events::Preparing& event) override;
-  void on(const events::EpochBegan& event) override;
-  void on(const events::IterationDone& event) override;
-  void on(const events::EpochDone& event) override;
-  void on(const events::EvaluationBegan& event) override;
-  void on(const events::EvaluationAdvanced& event) override;
-  void on(const events::EvaluationDone& event) override;
-  void on(const events::Notice& event) override;
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+  void on_preparing(const events::Preparing& step) override;
+  bool on_notice(const std::string& text) override;
+  void on_fit_begin(const FitShape& shape) override { shape_ = shape; }
+  void on_epoch_begin(int epoch, std::int64_t iterations) override;
+  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override;
+  void on_epoch_trained(int epoch, const StepResult& result) override;
+  void on_validation_begin(int epoch, std::int64_t local_batches) override;
+  void on_validation_batch(std::int64_t done) override;
+  void on_validated(int epoch, const StepResult& result) override;
 
  private:
   enum class Phase { Prepare, Epoch, Test };
@@ -45,11 +47,12 @@ class LOCKSTEP_API TrainDisplay final : public events::TrainSink {
   bool shows(Phase phase) const { return bar_ && phase_ == phase; }
   void end_bar();
   void write_line(std::string_view line) { out_.write(std::string(line) + "\n"); }
-  std::string postfix_of(const events::IterationDone& event) const;
-  std::string expected_end(std::int64_t epoch) const;
+  std::string postfix_of(std::int64_t iteration, const StepResult& result) const;
+  std::string expected_end(int epoch) const;
 
   BarOutput out_;
   Writer err_;
+  FitShape shape_;
   std::unique_ptr<RunForecast> forecast_;
   Phase phase_ = Phase::Prepare;
   bool is_prepared_ = false;

@@ -132,10 +132,13 @@ def take_screenshots(browser, base: str, folder: Path, theme: str, names: list[s
 def check_search(browser, base: str) -> None:
     open_page(browser, base, "index.html")
     eventually(browser, "a search box", "return document.querySelector('input.md-search__input') !== null")
-    browser.run("const box = document.querySelector('input.md-search__input');"
-                "box.focus(); box.value = 'checkpoint'; box.dispatchEvent(new Event('input', {bubbles: true}));"
-                "box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))")
+    # A word that is typed before the search index is loaded finds nothing, so the word is typed again every two seconds.
     eventually(browser, "results of a search for a word",
+               "const box = document.querySelector('input.md-search__input');"
+               "const type = word => { box.value = word; box.dispatchEvent(new Event('input', {bubbles: true}));"
+               "  box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})); };"
+               "if (Date.now() - (window.typedAt ?? 0) > 2000) {"
+               "  window.typedAt = Date.now(); box.focus(); type(''); type('checkpoint'); }"
                "return [...document.querySelectorAll('.md-search-result__link')].some(link => link.href.includes('crashes'))")
 
 

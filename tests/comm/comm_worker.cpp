@@ -134,7 +134,8 @@ void train(const World& world, const Arguments& arguments) {
   if (update.is_recovered()) {
     if (world.instance() == 0) say(fmt::format("goes on after step {}", update.version() - 1));
   } else {
-    update.initialize([](std::byte* state) { std::memset(state, 0, kCount * sizeof(float)); });
+    if (world.instance() == 0) std::memset(update.next_state(), 0, kCount * sizeof(float));
+    update.publish();
   }
   while (update.version() <= steps) {
     const auto step = static_cast<int>(update.version());
@@ -146,9 +147,10 @@ void train(const World& world, const Arguments& arguments) {
       update.take_leaf();
     }
     std::this_thread::sleep_for(step_time);
-    update.step({.update = [&](const comm::ShardedUpdate::Part& part) {
-      const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
-      auto* next = reinterpret_cast<float*>(part.next) + part.first;
+    update.reduce({});
+    for (const auto part : update.parts()) {
+      const auto* current = reinterpret_cast<const float*>(update.state()) + part.first;
+      auto* next = reinterpret_cast<float*>(update.next_state()) + part.first;
       for (std::size_t k = 0; k < part.sum.size(); ++k) next[k] = current[k] * 0.9F + part.sum[k];
       for (const auto& accident : accidents) {
         if (accident.attempt == world.restart_count() && accident.step == step &&
@@ -156,7 +158,8 @@ void train(const World& world, const Arguments& arguments) {
           suffer(accident);
         }
       }
-    }});
+    }
+    update.commit();
     communicator.note_step(step);
   }
   if (world.instance() == 0) {

@@ -172,8 +172,8 @@ std::vector<float> train(int instances, const std::shared_ptr<KeptMemory>& kept,
           *recovered_at = update.is_recovered() ? update.version() : 0;
         }
         if (!update.is_recovered()) {
-          update.initialize(
-              [](std::byte* state) { std::memset(state, 0, kCount * sizeof(float)); });
+          if (rank == 0) std::memset(update.next_state(), 0, kCount * sizeof(float));
+          update.publish();
         }
         while (update.version() <= static_cast<std::uint64_t>(run.steps)) {
           const auto step = static_cast<int>(update.version());
@@ -184,16 +184,20 @@ std::vector<float> train(int instances, const std::shared_ptr<KeptMemory>& kept,
             }
             update.take_leaf();
           }
-          update.step({.update = [&](const ShardedUpdate::Part& part) {
-            const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
-            auto* next = reinterpret_cast<float*>(part.next) + part.first;
+          update.reduce({});
+          for (const auto part : update.parts()) {
+            const auto* current = reinterpret_cast<const float*>(update.state()) + part.first;
+            auto* next = reinterpret_cast<float*>(update.next_state()) + part.first;
             for (std::size_t k = 0; k < part.sum.size(); ++k) {
               next[k] = current[k] * 0.9F + part.sum[k];
             }
-            if (step == run.dies_in_step && rank == instances - 1) {
-              throw Error(ErrorKind::Bug, "dies");
-            }
-          }});
+          }
+          if (step == run.dies_in_step && rank == instances - 1) {
+            const Error error(ErrorKind::Bug, "dies");
+            communicator.report_failure(error);
+            throw error;
+          }
+          update.commit();
           communicator.note_step(step);
         }
         if (rank == 0) std::memcpy(result.data(), update.state(), kCount * sizeof(float));

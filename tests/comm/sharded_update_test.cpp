@@ -34,11 +34,12 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
                         .num_early = num_early,
                         .state_bytes = kCount * sizeof(float)},
                        "weights");
-  update.initialize([](std::byte* state) {
+  if (communicator.rank() == 0) {
     for (std::int64_t i = 0; i < kCount; ++i) {
-      reinterpret_cast<float*>(state)[i] = static_cast<float>(i % 97);
+      reinterpret_cast<float*>(update.next_state())[i] = static_cast<float>(i % 97);
     }
-  });
+  }
+  update.publish();
   for (std::uint64_t step = 0; step < 4; ++step) {
     for (int i = 0; i < mine.count; ++i) {
       const auto leaf = testing::elements_of(leaf_type, kCount, step, mine.first + i);
@@ -47,32 +48,30 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
       while (update.num_taken_early() + i % 2 < update.early_buckets().size()) update.take_early();
       update.take_leaf();
     }
-    const auto measure = [](std::size_t, const ShardedUpdate::Part& part,
-                            std::span<double> values) {
-      for (const float value : part.sum) values[0] += static_cast<double>(value) * value;
-    };
-    const auto apply = [](const ShardedUpdate::Part& part) {
+    const bool is_measured = step != 2;
+    update.reduce({.divisor = num_leaves,
+                   .passes = is_measured ? ShardedUpdate::Passes::Several
+                                         : ShardedUpdate::Passes::One});
+    float scale = 1;
+    if (is_measured) {
+      for (const auto part : update.parts()) {
+        for (const float value : part.sum) {
+          update.values_of(part.block)[0] += static_cast<double>(value) * value;
+        }
+      }
+      update.share_measured();
       double norm = 0;
-      for (const double value : part.measured) norm += value;
-      const auto scale = static_cast<float>(1.0 / std::sqrt(norm));
-      const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
-      auto* next = reinterpret_cast<float*>(part.next) + part.first;
+      for (const double value : update.measured()) norm += value;
+      scale = static_cast<float>(1.0 / std::sqrt(norm));
+    }
+    for (const auto part : update.parts()) {
+      const auto* current = reinterpret_cast<const float*>(update.state()) + part.first;
+      auto* next = reinterpret_cast<float*>(update.next_state()) + part.first;
       for (std::size_t i = 0; i < part.sum.size(); ++i) {
         next[i] = current[i] - scale * part.sum[i];
       }
-    };
-    // Without a measurement, the values of the step before are still there; clipping by them
-    // would be wrong, so this step divides only.
-    if (step == 2) {
-      const auto subtract = [](const ShardedUpdate::Part& part) {
-        const auto* current = reinterpret_cast<const float*>(part.current) + part.first;
-        auto* next = reinterpret_cast<float*>(part.next) + part.first;
-        for (std::size_t i = 0; i < part.sum.size(); ++i) next[i] = current[i] - part.sum[i];
-      };
-      update.step({.divisor = num_leaves, .update = subtract});
-    } else {
-      update.step({.divisor = num_leaves, .measures = {measure}, .update = apply});
     }
+    update.commit();
     EXPECT_EQ(update.version(), step + 2);
   }
   communicator.barrier();
@@ -150,10 +149,9 @@ TEST(ShardedUpdateTest, HostsGoOnFromTheOldestVersionAndGiveItToThoseWithoutAny)
         [&](Communicator& communicator) {
           ShardedUpdate update(communicator, shape, "weights");
           for (int version = 1; version <= 5 - host; ++version) {
-            update.initialize([&](std::byte* state) {
-              *reinterpret_cast<float*>(state) = static_cast<float>(version);
-              common_of(update) = 10 + host;
-            });
+            *reinterpret_cast<float*>(update.next_state()) = static_cast<float>(version);
+            common_of(update) = 10 + host;
+            update.publish();
           }
         },
         {}, kept[static_cast<std::size_t>(host)]);
@@ -177,7 +175,8 @@ TEST(ShardedUpdateTest, WhatVersionsHaveInCommonReachesEveryHostWithTheFirstOne)
     ShardedUpdate update(
         communicator, {.count = 1, .state_bytes = sizeof(float), .common_bytes = sizeof(int)}, "w");
     auto& common = *reinterpret_cast<int*>(update.common());
-    update.initialize([&](std::byte*) { common = 1 + communicator.rank(); });
+    if (communicator.rank() == 0) common = 1;
+    update.publish();
     EXPECT_EQ(common, 1);
     communicator.barrier();
   });
@@ -190,10 +189,12 @@ TEST(ShardedUpdateTest, TheSumIsThatOfAnAllReduce) {
     const auto leaf = testing::elements_of(DataType::F32, kCount, 1, communicator.rank());
     std::memcpy(update.leaf(), leaf.data(), leaf.size());
     update.take_leaf();
-    update.step({.update = [](const ShardedUpdate::Part& part) {
-      std::memcpy(part.next + static_cast<std::size_t>(part.first) * sizeof(float), part.sum.data(),
-                  part.sum.size_bytes());
-    }});
+    update.reduce({});
+    for (const auto part : update.parts()) {
+      std::memcpy(update.next_state() + static_cast<std::size_t>(part.first) * sizeof(float),
+                  part.sum.data(), part.sum.size_bytes());
+    }
+    update.commit();
     const auto expected = testing::reduced(DataType::F32, ReduceOp::Sum, kCount, 1, 3);
     EXPECT_EQ(std::memcmp(update.state(), expected.data(), expected.size()), 0);
     communicator.barrier();
@@ -220,29 +221,28 @@ TEST(ShardedUpdateTest, EverybodySeesTheTotalsOfAllLeaves) {
         leaf[7] = 100;
         update.take_leaf();
       }
-      std::vector<float> checked;
-      ShardedUpdate::Step step{.divisor = 5, .num_divided = 3};
-      step.check = [&](std::span<const float> totals) {
-        checked.assign(totals.begin(), totals.end());
-      };
-      step.measures = {[](std::size_t block, const ShardedUpdate::Part&, std::span<double> values) {
-                         values[0] = static_cast<double>(block) + 1;
-                       },
-                       [](std::size_t, const ShardedUpdate::Part& part, std::span<double> values) {
-                         values[1] = part.measured[0] + part.measured[2] + part.measured[4];
-                       }};
-      step.update = [](const ShardedUpdate::Part& part) {
+      update.reduce(
+          {.divisor = 5, .num_divided = 3, .passes = ShardedUpdate::Passes::Several});
+      EXPECT_THAT(update.totals(), ::testing::ElementsAre(10.0F, 500.0F));
+      for (const auto part : update.parts()) {
+        update.values_of(part.block)[0] = static_cast<double>(part.block) + 1;
+      }
+      update.share_measured();
+      for (const auto part : update.parts()) {
+        const auto measured = update.measured();
+        update.values_of(part.block)[1] = measured[0] + measured[2] + measured[4];
+      }
+      update.share_measured();
+      auto* const next = reinterpret_cast<float*>(update.next_state());
+      for (const auto part : update.parts()) {
         for (std::size_t i = 0; i < part.sum.size(); ++i) {
-          const auto block = (static_cast<std::size_t>(part.first) + i) / 2;
-          reinterpret_cast<float*>(part.next)[static_cast<std::size_t>(part.first) + i] =
-              part.sum[i] + static_cast<float>(part.measured[2 * block + 1]) + part.totals[1];
+          next[static_cast<std::size_t>(part.first) + i] =
+              part.sum[i] + static_cast<float>(update.measured()[2 * part.block + 1]) +
+              update.totals()[1];
         }
-      };
-      step.finish = [](const ShardedUpdate::Part& whole) {
-        reinterpret_cast<float*>(whole.next)[6] = whole.totals[0];
-      };
-      update.step(step);
-      EXPECT_THAT(checked, ::testing::ElementsAre(10.0F, 500.0F));
+      }
+      if (update.is_first_on_host()) next[6] = update.totals()[0];
+      update.commit();
       const auto* state = reinterpret_cast<const float*>(update.state());
       EXPECT_THAT(std::vector(state, state + 7),
                   ::testing::ElementsAre(507.0F, 507.0F, 507.0F, 511.0F, 511.0F, 511.0F, 10.0F));
@@ -251,43 +251,26 @@ TEST(ShardedUpdateTest, EverybodySeesTheTotalsOfAllLeaves) {
   }
 }
 
-TEST(ShardedUpdateTest, WhatTheCheckThrowsLeavesTheCurrentVersionWhole) {
-  run_threads(2, [](Communicator& communicator) {
-    ShardedUpdate update(communicator, {.count = 2, .num_totals = 1, .state_bytes = 8}, "checked");
-    std::fill_n(static_cast<float*>(update.leaf()), 3, 1.0F);
-    update.take_leaf();
-    ShardedUpdate::Step step{.update = [](const auto&) { ADD_FAILURE() << "updated"; }};
-    step.check = [](std::span<const float> totals) {
-      if (totals[0] > 1) throw Error(ErrorKind::Diverged, "too large");
-    };
-    try {
-      update.step(step);
-      ADD_FAILURE() << "accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::Diverged);
-      EXPECT_EQ(update.version(), 0U);
-    }
-  });
-}
-
-TEST(ShardedUpdateTest, AStepThatIsNotFinishedLeavesTheCurrentVersionWhole) {
+TEST(ShardedUpdateTest, AStepThatIsNotCommittedLeavesTheCurrentVersionIntact) {
   std::mutex mutex;
   std::vector<float> seen;
   const auto fails = [&] {
     run_threads(2, [&](Communicator& communicator) {
       ShardedUpdate update(communicator, {.count = 10, .state_bytes = 10 * sizeof(float)},
                            "weights");
-      update.initialize(
-          [](std::byte* state) { std::fill_n(reinterpret_cast<float*>(state), 10, 5.0F); });
+      if (communicator.rank() == 0) {
+        std::fill_n(reinterpret_cast<float*>(update.next_state()), 10, 5.0F);
+      }
+      update.publish();
       std::fill_n(static_cast<float*>(update.leaf()), 10, 1.0F);
       update.take_leaf();
-      const auto dies = [&](const ShardedUpdate::Part& part) {
-        std::fill_n(reinterpret_cast<float*>(part.next), 10, -1.0F);
-        if (communicator.rank() == 0) throw Error(ErrorKind::Bug, "dies");
-      };
       try {
-        update.step({.update = dies});
-      } catch (const Error&) {
+        update.reduce({});
+        std::fill_n(reinterpret_cast<float*>(update.next_state()), 10, -1.0F);
+        if (communicator.rank() == 0) throw Error(ErrorKind::Bug, "dies");
+        update.commit();
+      } catch (const Error& error) {
+        if (communicator.rank() == 0) communicator.report_failure(error);
         const std::lock_guard lock(mutex);
         EXPECT_EQ(update.version(), 1U);
         seen.push_back(reinterpret_cast<const float*>(update.state())[3]);
@@ -348,12 +331,12 @@ TEST(ShardedUpdateTest, RefusesShapesAndCallsThatCannotBeMeant) {
         return error.what();
       }
     };
-    EXPECT_EQ(what([&] { update.step({.update = [](const auto&) {}}); }),
+    EXPECT_EQ(what([&] { update.reduce({}); }),
               "ShardedUpdate \"w\": expected 1 leaves, found 0");
     update.take_leaf();
     EXPECT_EQ(what([&] { update.leaf(); }),
               "ShardedUpdate \"w\": expected 1 leaves, found one more");
-    EXPECT_EQ(what([&] { update.step({.divisor = 0, .update = [](const auto&) {}}); }),
+    EXPECT_EQ(what([&] { update.reduce({.divisor = 0}); }),
               "ShardedUpdate \"w\": expected a divisor of at least 1, found 0");
   });
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -104,19 +105,18 @@ class Spans final : public events::SpanSink {
   std::vector<events::Span> spans;
 };
 
-TEST(WatchedCollectivesTest, AnUpdateOfTheStateIsASpan) {
+TEST(WatchedCollectivesTest, AWaitForLeavesIsASpan) {
   local::run_threads(2, [](Communicator& communicator) {
     ShardedUpdate updates(communicator, {.count = 8, .state_bytes = 32}, "weights");
-    updates.initialize([](std::byte* state) { std::fill_n(state, 32, std::byte{0}); });
+    updates.publish();
     std::fill_n(static_cast<float*>(updates.leaf()), 8, 1.0F);
     updates.take_leaf();
     Spans spans;
-    ShardedUpdate::Step step{.update = [](const ShardedUpdate::Part&) {}};
-    step.spans = &spans;
-    step.number = 7;
-    updates.step(step);
-    const auto found =
-        std::ranges::find(spans.spans, events::SpanKind::Update, &events::Span::kind);
+    if (communicator.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    updates.reduce({.spans = &spans, .step = 7});
+    updates.commit();
+    if (communicator.rank() == 1) return;
+    const auto found = std::ranges::find(spans.spans, events::SpanKind::Wait, &events::Span::kind);
     ASSERT_NE(found, spans.spans.end());
     EXPECT_EQ(found->step, 7);
     EXPECT_LE(found->begin, found->end);

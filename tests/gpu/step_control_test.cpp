@@ -87,8 +87,7 @@ StepControl decided(const Findings& findings) {
           .num_chunks = static_cast<std::int32_t>(findings.measured.size()),
           .losses = losses.data(),
           .num_losses = static_cast<std::int32_t>(findings.losses.size()),
-          .clip_norm = findings.clip_norm,
-          .has_loss_scaling = findings.has_loss_scaling},
+          .rules = {.clip_norm = findings.clip_norm, .has_loss_scaling = findings.has_loss_scaling}},
          control.data(), nullptr);
   const auto found = control.values().front();
   EXPECT_EQ(found.good_steps, 7);
@@ -131,7 +130,7 @@ TEST_F(StepControlOnDeviceTest, SkipsWhereSomethingIsNotFinite) {
   EXPECT_EQ(decided({.measured = measured, .clip_norm = 1}).skipped, 0);
 }
 
-/// The progress of the CPU's engine (`Engine::add_progress`).
+/// The loss scale, written independently of `optimizer::StepRules`.
 struct Progress {
   std::int64_t good_steps = 0;
   double loss_scale = 1;
@@ -155,7 +154,7 @@ TEST_F(StepControlOnDeviceTest, ScalesLossesAsTheCpu) {
     auto now = control.values();
     now[0].skipped = skipped ? 1 : 0;
     copy_to_device(now.data(), control.data(), sizeof(StepControl), nullptr);
-    finish_step({.loss_scaling = {.is_used = true, .steps_to_grow = 2, .largest = 16}},
+    finish_step({.rules = {.has_loss_scaling = true, .steps_to_grow = 2, .largest_scale = 16}},
                 control.data(), nullptr);
     expected.add(skipped, 2, 16);
     EXPECT_EQ(control.values()[0].loss_scale, expected.loss_scale);

@@ -203,7 +203,7 @@ class StepOnCpu {
       sums.weights += * place++ = block.weights;
       sums.direction += * place++ = block.direction;
     });
-    state_.trust[i] = optimizer::trust_ratio(sums);
+    state_.trust[i] = optimizer::StepRules::trust_ratio(sums.weights, sums.direction);
   }
 
   void average_and_round(std::size_t i) {
@@ -291,9 +291,9 @@ class StepOnGpu {
     finish_step({.changed = changed_.data(),
                  .counts = counts_.data(),
                  .num_parameters = kParameters,
-                 .loss_scaling = {.is_used = case_.has_loss_scaling,
-                                  .steps_to_grow = kStepsToGrow,
-                                  .largest = static_cast<float>(kLargestLossScale)}},
+                 .rules = {.has_loss_scaling = case_.has_loss_scaling,
+                           .steps_to_grow = kStepsToGrow,
+                           .largest_scale = kLargestLossScale}},
                 control_.data(), nullptr);
     wait_for(nullptr);  // before the input goes
   }
@@ -348,8 +348,8 @@ class StepOnGpu {
             .num_chunks = num_parameter_chunks_,
             .losses = losses_.data(),
             .num_losses = 3,
-            .clip_norm = case_.optimizer.clip_norm().value_or(0),
-            .has_loss_scaling = case_.has_loss_scaling},
+            .rules = {.clip_norm = case_.optimizer.clip_norm().value_or(0),
+                      .has_loss_scaling = case_.has_loss_scaling}},
            control_.data(), nullptr);
   }
 

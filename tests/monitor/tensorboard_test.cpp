@@ -147,27 +147,15 @@ TEST_F(TensorBoardTest, EndsTheFileWithAWholeEventWhenTheDiskIsFull) {
   EXPECT_THAT(own_reading(path), EndsWith("\nwhole\n"));
 }
 
-/// Remembers notices alone.
-class NoticeSink final : public events::TrainSink {
- public:
-  void on(const events::Preparing&) override { ++others; }
-  void on(const events::EpochBegan&) override { ++others; }
-  void on(const events::IterationDone&) override { ++others; }
-  void on(const events::EpochDone&) override { ++others; }
-  void on(const events::EvaluationBegan&) override { ++others; }
-  void on(const events::EvaluationAdvanced&) override { ++others; }
-  void on(const events::EvaluationDone&) override { ++others; }
-  void on(const events::Notice& event) override { notices.push_back(event.text); }
+StepResult result_of(double loss, double accuracy) {
+  return {.loss = loss, .metrics = {{.name = "acc", .value = accuracy}}};
+}
 
-  int others = 0;
-  std::vector<std::string> notices;
-};
-
-TEST_F(TensorBoardTest, KnowsWhereAnEpochEndedWhoseStepsWereBeforeACrash) {
-  NoticeSink next;
-  TensorBoardLog log(folder_.path(), next);
-  log.on(events::EpochDone{.epoch = 3, .iterations = 10, .loss = 1.25, .metrics = {}});
-  log.on(events::EvaluationDone{.epoch = 3, .loss = 1.75, .metrics = {}});
+TEST_F(TensorBoardTest, KnowsTheStepOfAnEpochThatAnEarlierAttemptHasTrained) {
+  TensorBoardLog log(folder_.path(), [](const std::string&) {});
+  log.on_fit_begin({.epochs = 3, .iterations = 10});
+  log.on_epoch_trained(3, {.loss = 1.25});
+  log.on_validated(3, {.loss = 1.75});
   EXPECT_EQ(own_reading(log.path()),
             "version [\"brain.Event:2\"]\n"
             "scalar [30, \"epoch/loss\", 1.25]\n"
@@ -176,18 +164,14 @@ TEST_F(TensorBoardTest, KnowsWhereAnEpochEndedWhoseStepsWereBeforeACrash) {
 }
 
 TEST_F(TensorBoardTest, PutsTheCurvesOfATrainingOnOneAxis) {
-  NoticeSink next;
-  TensorBoardLog log(folder_.path(), next);
-  log.on(events::Preparing{.what = "reading", .done = 0, .total = 1});
-  log.on(events::EpochBegan{.epoch = 2, .iterations = 10});
-  log.on(events::IterationDone{
-      .epoch = 2, .iteration = 3, .loss = 1.5, .metrics = {{.name = "acc", .value = 40}}});
-  log.on(events::EpochDone{.epoch = 2, .iterations = 10, .loss = 1.25, .metrics = {}});
-  log.on(events::EvaluationBegan{.epoch = 2, .batches = 4});
-  log.on(events::EvaluationAdvanced{.done = 1});
-  log.on(
-      events::EvaluationDone{.epoch = 2, .loss = 1.75, .metrics = {{.name = "acc", .value = 41}}});
-  log.on(events::Notice{.text = "half as fast"});
+  TensorBoardLog log(folder_.path(), [](const std::string&) {});
+  log.on_fit_begin({.epochs = 2, .iterations = 10});
+  IterationResult iteration;
+  static_cast<StepResult&>(iteration) = result_of(1.5, 40);
+  log.on_iteration(2, 3, iteration);
+  log.on_epoch_trained(2, {.loss = 1.25});
+  log.on_validated(2, result_of(1.75, 41));
+  EXPECT_FALSE(log.on_notice("half as fast")) << "the user does not see it here";
   EXPECT_EQ(own_reading(log.path()),
             "version [\"brain.Event:2\"]\n"
             "scalar [13, \"train/loss\", 1.5]\n"
@@ -197,8 +181,6 @@ TEST_F(TensorBoardTest, PutsTheCurvesOfATrainingOnOneAxis) {
             "scalar [20, \"test/acc\", 41.0]\n"
             "text [20, \"notice\", \"half as fast\"]\n"
             "whole\n");
-  EXPECT_EQ(next.others, 7);
-  EXPECT_EQ(next.notices, std::vector<std::string>{"half as fast"});
 }
 
 }  // namespace

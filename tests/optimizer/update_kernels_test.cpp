@@ -12,6 +12,7 @@
 #include <random>
 
 #include "lockstep/base/half.h"
+#include "lockstep/optimizer/step_rules.h"
 #include "tests/support/errors.h"
 
 namespace lockstep::optimizer {
@@ -278,7 +279,7 @@ TEST(LambTest, AStepIsAsLongAsTheWeightsTimesTheLearningRate) {
   Rows rows(5000);
   const auto optimizer = LAMB({.weight_decay = 0.1});
   const auto sums = trust_sums(optimizer, rows.slice(), kFacts, 1);
-  update(optimizer, rows.slice(), kFacts, 1, trust_ratio(sums));
+  update(optimizer, rows.slice(), kFacts, 1, StepRules::trust_ratio(sums.weights, sums.direction));
   double length = 0;
   for (std::size_t i = 0; i < rows.weights.size(); ++i) {
     length += std::pow(rows.weights[i] - rows.next_weights[i], 2.0);
@@ -287,9 +288,9 @@ TEST(LambTest, AStepIsAsLongAsTheWeightsTimesTheLearningRate) {
 }
 
 TEST(LambTest, TheRatioIsOneWhereEitherNormIsZero) {
-  EXPECT_EQ(trust_ratio({.weights = 9, .direction = 4}), 1.5);
-  EXPECT_EQ(trust_ratio({.weights = 0, .direction = 4}), 1);
-  EXPECT_EQ(trust_ratio({.weights = 9, .direction = 0}), 1);
+  EXPECT_EQ(StepRules::trust_ratio(9, 4), 1.5);
+  EXPECT_EQ(StepRules::trust_ratio(0, 4), 1);
+  EXPECT_EQ(StepRules::trust_ratio(9, 0), 1);
 }
 
 TEST(LambTest, OnlyLambHasTrustSums) {

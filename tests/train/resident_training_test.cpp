@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "lockstep/data/sets/synthetic.h"
+#include "lockstep/train/engine/run_step.h"
 #include "lockstep/train/gpu_snapshots.h"
 #include "tests/train/jobs.h"
 
@@ -18,10 +20,11 @@ using ::testing::ElementsAre;
 
 constexpr std::int64_t kParameters = 2;
 
-/// Tells what a GPU is asked for, and makes of it what a test says.
+/// Records the calls of a GPU, and returns the results that a test sets.
 class FakeGpu final : public GpuTraining {
  public:
   std::vector<std::string> heard;
+  std::string operations;  ///< of recorded steps
   std::vector<bool> skips;  ///< what the next launches find, step by step
   std::vector<std::byte> state;
   bool has_arrived = false;
@@ -42,8 +45,12 @@ class FakeGpu final : public GpuTraining {
                                 place.replica, place.micro_batch));
   }
   void release() override { heard.emplace_back("release"); }
-  void launch(const GpuLaunch& launch) override {
+  void launch(const GpuLaunch& launch,
+              const std::function<void(std::int64_t)>& record_step) override {
     launched_ = launch.lr_factors.size();
+    if (recorded_.insert(launched_).second) {
+      for (std::size_t i = 0; i < launched_; ++i) record_step(static_cast<std::int64_t>(i));
+    }
     heard.push_back(fmt::format("launch {} from {}, updates {}", launched_, launch.first_step,
                                 launch.counts[0]));
   }
@@ -54,10 +61,17 @@ class FakeGpu final : public GpuTraining {
     skips.clear();
     return records;
   }
+  void compute_leaves(std::int64_t step) override { operations += fmt::format("leaves {} ", step); }
+  void reduce(std::int64_t) override { operations += "reduce "; }
+  void measure_gradients() override { operations += "measure "; }
+  void decide(const optimizer::StepRules&, std::int64_t) override { operations += "decide "; }
+  void measure_trust() override { operations += "trust "; }
+  void update() override { operations += "update "; }
+  void finish_step(const optimizer::StepRules&) override { operations += "finish "; }
   GpuRecord make_leaf(int, std::int64_t, std::span<float>, std::span<float>) override { return {}; }
   void copy_integers(std::byte*) override {}
   std::span<const float> has_gradient() const override { return has_gradient_; }
-  void begin_evaluation(const GpuSamples&, Weights) override {}
+  void begin_evaluation(const GpuSamples&, WeightsKind) override {}
   ReplicaResult evaluate(const Fields&, const std::string&) override { return {}; }
   at::Tensor predict(const at::Tensor& input) override { return input; }
   void end_evaluation() override {}
@@ -67,6 +81,7 @@ class FakeGpu final : public GpuTraining {
 
  private:
   std::size_t launched_ = 0;
+  std::set<std::size_t> recorded_;  ///< lengths of launches
   std::array<float, kParameters> has_gradient_{1, 0};
   std::array<float, 1> losses_{0.5F};
 };
@@ -86,13 +101,20 @@ struct SpanList final : events::SpanSink {
 
 class ResidentTrainingTest : public ::testing::Test {
  protected:
-  ResidentTrainingTest() { training_.take_over(before_.data()); }
+  ResidentTrainingTest() { training_.continue_from({}, shape_.counts(before_.data())); }
 
   std::vector<ResidentTraining::Step> run(std::int64_t epoch, std::int64_t number,
                                           std::int64_t first) {
-    return training_.run(
-        {&loader_, epoch, number}, first, [](std::int64_t) { return 1.0; }, &spans_);
+    return training_.run({.iteration = {&loader_, epoch, number},
+                          .first = first,
+                          .steps_before = steps_before_,
+                          .lr_factor = [](std::int64_t) { return 1.0; },
+                          .record_step = record_step_,
+                          .spans = &spans_});
   }
+
+  std::int64_t steps_before_ = 0;
+  std::function<void(std::int64_t)> record_step_ = [](std::int64_t) {};
 
   SpanList spans_;
   FakeGpu gpu_;
@@ -105,12 +127,12 @@ class ResidentTrainingTest : public ::testing::Test {
   DataLoader loader_{options_,
                      data::synthetic({.size = 6, .height = 2, .width = 2}),
                      {.batch_size = 1, .workers = 0}};
-  ResidentTraining training_{gpu_, options_, shape_, totals_};
+  ResidentTraining training_{gpu_, options_, totals_};
 };
 
 TEST_F(ResidentTrainingTest, TellsOfEachLaunch) {
   run(0, 0, 0);
-  training_.progress().steps = 2;
+  steps_before_ = 2;
   run(0, 0, 2);
   std::vector<std::int64_t> steps;
   for (const auto& span : spans_.all) {
@@ -129,7 +151,7 @@ TEST_F(ResidentTrainingTest, LoadsTheNextLaunchWhileOneRuns) {
 TEST_F(ResidentTrainingTest, EndsAnIterationAndAnEpochWhereTheyEnd) {
   run(0, 0, 0);
   gpu_.news();
-  training_.progress().steps = 2;
+  steps_before_ = 2;
   EXPECT_EQ(run(0, 0, 2).size(), 1);
   EXPECT_THAT(gpu_.news(), ElementsAre("launch 1 from 2, updates 2", "release",
                                        "take 0: e0 s3 r0 g0", "take 1: e0 s4 r0 g0", "wait"));
@@ -161,22 +183,50 @@ TEST_F(ResidentTrainingTest, CountsUpdatesOfWhatLearns) {
   EXPECT_EQ(gpu_.news().front(), "launch 1 from 0, updates 1");
 }
 
+/// Runs the operations of `run_step` on a GPU that records them.
+class OperationsOnGpu final : public StepBackend {
+ public:
+  explicit OperationsOnGpu(GpuTraining& gpu) : gpu_(gpu) {}
+
+  void compute_leaves(std::int64_t index) override { gpu_.compute_leaves(index); }
+  void reduce(std::int64_t index) override { gpu_.reduce(index); }
+  void check(std::int64_t) override {}
+  void measure_gradients(std::int64_t) override { gpu_.measure_gradients(); }
+  void decide(std::int64_t index) override { gpu_.decide({}, index); }
+  void measure_trust(std::int64_t) override { gpu_.measure_trust(); }
+  void update(std::int64_t) override { gpu_.update(); }
+  void commit(std::int64_t) override { gpu_.finish_step({}); }
+  void report(std::int64_t) override {}
+
+ private:
+  GpuTraining& gpu_;
+};
+
+TEST_F(ResidentTrainingTest, RecordsTheSameStepFunctionOnceForEachStepOfALaunch) {
+  OperationsOnGpu backend(gpu_);
+  record_step_ = [&](std::int64_t index) { run_step(backend, {}, index); };
+  run(0, 0, 0);
+  EXPECT_EQ(gpu_.operations,
+            "leaves 0 reduce decide update finish leaves 1 reduce decide update finish ");
+  gpu_.operations.clear();
+  steps_before_ = 3;
+  run(0, 1, 0);
+  EXPECT_EQ(gpu_.operations, "") << "the second launch runs the recording";
+}
+
 class GpuSnapshotsTest : public ResidentTrainingTest {
  protected:
   GpuSnapshotsTest() {
-    updates_.initialize([&](std::byte* state) { std::memset(state, 0, shape_.bytes()); });
+    state_.publish([&](std::byte* state, float*) { std::memset(state, 0, shape_.bytes()); });
     gpu_.state.assign(shape_.bytes(), std::byte{0});
   }
 
   void set_weight(float weight) { std::memcpy(gpu_.state.data(), &weight, sizeof weight); }
-  float kept_weight() const { return shape_.weights(updates_.state())[0]; }
-  std::int64_t kept_steps() const { return shape_.progress(updates_.state()).steps; }
+  float kept_weight() const { return shape_.weights(state_.current())[0]; }
+  std::int64_t kept_steps() const { return state_.progress().steps; }
 
-  comm::ShardedUpdate updates_{
-      options_.world().communicator(),
-      {.count = kParameters, .num_totals = 1, .state_bytes = shape_.bytes()},
-      "snapshots"};
-  GpuSnapshots snapshots_{gpu_, options_.world().communicator(), updates_, shape_};
+  SharedState state_{options_.world().communicator(), layout_, {.num_states = 1}, 0};
+  GpuSnapshots snapshots_{gpu_, options_.world().communicator(), state_};
 };
 
 TEST_F(GpuSnapshotsTest, AreKeptWhenTheyAreThere) {
@@ -204,7 +254,7 @@ TEST_F(GpuSnapshotsTest, AreWaitedForOnRequest) {
   EXPECT_EQ(kept_steps(), 5);
   snapshots_.finish();
   EXPECT_EQ(kept_weight(), 4);
-  EXPECT_EQ(updates_.version(), 3);
+  EXPECT_EQ(state_.version(), 3);
 }
 
 }  // namespace

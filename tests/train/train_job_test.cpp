@@ -12,23 +12,23 @@ namespace {
 using ::testing::ElementsAre;
 
 /// Records the announced epochs and the numbers of the evaluations.
-class EpochRecorder final : public events::TrainSink {
+class EpochRecorder final : public Callback {
  public:
-  using Announced = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+  using Announced = std::tuple<int, int, int>;
 
-  void on(const events::Preparing& /*event*/) override {}
-  void on(const events::EpochBegan& event) override {
-    announced.emplace_back(event.epoch, event.epochs, event.evaluations);
+  void on_fit_begin(const FitShape& shape) override { shape_ = shape; }
+  void on_epoch_begin(int epoch, std::int64_t /*iterations*/) override {
+    announced.emplace_back(epoch, shape_.epochs, shape_.validations_from(epoch));
   }
-  void on(const events::IterationDone& /*event*/) override {}
-  void on(const events::EpochDone& /*event*/) override {}
-  void on(const events::EvaluationBegan& /*event*/) override {}
-  void on(const events::EvaluationAdvanced& /*event*/) override {}
-  void on(const events::EvaluationDone& event) override { evaluated.push_back(event.epoch); }
-  void on(const events::Notice& /*event*/) override {}
+  void on_validated(int epoch, const StepResult& /*result*/) override {
+    evaluated.push_back(epoch);
+  }
 
   std::vector<Announced> announced;
-  std::vector<std::int64_t> evaluated;
+  std::vector<int> evaluated;
+
+ private:
+  FitShape shape_;
 };
 
 EpochRecorder record(std::int64_t epochs, std::int64_t eval_every) {
@@ -43,7 +43,7 @@ EpochRecorder record(std::int64_t epochs, std::int64_t eval_every) {
   request.epochs = epochs;
   request.eval_every = eval_every;
   EpochRecorder recorder;
-  run_training(request, recorder);
+  run_training(request, {&recorder});
   return recorder;
 }
 

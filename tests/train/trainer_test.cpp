@@ -333,45 +333,62 @@ TEST(TrainerTest, ASecondFitIsWalkedToAgain) {
   });
 }
 
-/// Writes a word for each event.
-class WordSink : public events::TrainSink {
+/// Writes a word for each call. Only instance 0 calls it.
+class WordCallback : public Callback {
  public:
-  void on(const events::Preparing&) override { words += "prepare "; }
-  void on(const events::EpochBegan& event) override {
-    words += fmt::format("began:{}/{} ", event.epoch, event.iterations);
-    EXPECT_EQ(event.epochs, 1);
-    EXPECT_EQ(event.evaluations, 1);
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+  void on_preparing(const events::Preparing& step) override {
+    if (step.done == step.total) words += "prepared ";
   }
-  void on(const events::IterationDone& event) override {
-    words += fmt::format("done:{} ", event.iteration);
+  void on_compiled(TrainingModel& model) override {
+    words += fmt::format("compiled:{} ", model.replicas());
   }
-  void on(const events::EpochDone& event) override {
-    words += fmt::format("epoch:{} ", event.epoch);
+  void on_fit_begin(const FitShape& shape) override {
+    words += fmt::format("fit:{}/{} ", shape.epochs, shape.validations);
   }
-  void on(const events::EvaluationBegan& event) override {
-    words += fmt::format("test:{} ", event.batches);
+  void on_epoch_begin(int epoch, std::int64_t iterations) override {
+    words += fmt::format("began:{}/{} ", epoch, iterations);
   }
-  void on(const events::EvaluationAdvanced&) override { words += "."; }
-  void on(const events::EvaluationDone& event) override {
-    words += fmt::format(" tested:{}", event.epoch);
+  void on_step(std::int64_t step, const StepResult&, TrainingModel&) override {
+    words += fmt::format("step:{} ", step);
   }
-  void on(const events::Notice&) override { words += "notice "; }
+  void on_iteration(int, std::int64_t iteration, const IterationResult&) override {
+    words += fmt::format("done:{} ", iteration);
+  }
+  void on_epoch_trained(int epoch, const StepResult&) override {
+    words += fmt::format("epoch:{} ", epoch);
+  }
+  void on_validation_begin(int, std::int64_t local_batches) override {
+    words += fmt::format("test:{} ", local_batches);
+  }
+  void on_validation_batch(std::int64_t) override { words += "."; }
+  void on_validated(int epoch, const StepResult&) override {
+    words += fmt::format(" tested:{} ", epoch);
+  }
+  bool on_notice(const std::string& text) override {
+    words += fmt::format("notice:{} ", text);
+    return true;
+  }
+  void on_fit_end(const History& history, TrainingModel&) override {
+    words += fmt::format("end:{}", history.epochs.size());
+  }
 
   std::string words;
 };
 
-TEST(TrainerTest, LogsToASinkOnInstance0) {
+TEST(TrainerTest, CallsAnObserverOnInstance0InOrder) {
   run_job(2, kTrainerReplicas, [](const Options& options) {
-    WordSink sink;
+    WordCallback observer;
     auto loader = train_loader(options);
     auto test = test_loader(options);
     auto trainer = trainer_of(options);
-    trainer.add(callbacks::log(sink));
+    trainer.add(callbacks::log(observer));
     trainer.fit(loader, {.validation = &test});
-    EXPECT_EQ(sink.words, options.world().instance() == 0
-                              ? "began:1/6 done:1 done:2 done:3 done:4 done:5 done:6 epoch:1 "
-                                "test:3 ... tested:1"
-                              : "");
+    EXPECT_EQ(observer.words,
+              options.world().instance() == 0
+                  ? "compiled:4 prepared fit:1/1 began:1/6 step:1 done:1 step:2 done:2 step:3 done:3 "
+                    "step:4 done:4 step:5 done:5 step:6 done:6 epoch:1 test:3 ... tested:1 end:1"
+                  : "");
   });
 }
 

@@ -15,19 +15,19 @@ class RunForecastTest : public ::testing::Test {
  protected:
   void begin_epoch(std::int64_t epoch, std::int64_t iterations, std::int64_t epochs,
                    std::int64_t evaluations = 0) {
-    forecast_.on(events::EpochBegan{epoch, iterations, epochs, evaluations}, now_);
+    forecast_.begin_epoch({epoch, iterations, epochs, evaluations}, now_);
   }
   /// The iterations from `first` to `last`, each of which takes `seconds`.
   void iterate(std::int64_t first, std::int64_t last, std::chrono::seconds seconds) {
     for (auto i = first; i <= last; ++i) {
       now_ += seconds;
-      forecast_.on(events::IterationDone{1, i, 0.5, {}}, now_);
+      forecast_.end_iteration(i, now_);
     }
   }
   void evaluate(std::chrono::seconds seconds) {
-    forecast_.on(events::EvaluationBegan{1, 10}, now_);
+    forecast_.begin_evaluation(now_);
     now_ += seconds;
-    forecast_.on(events::EvaluationDone{1, 0.5, {}}, now_);
+    forecast_.end_evaluation(now_);
   }
   /// In seconds; -1: there is no forecast.
   double left() const { return forecast_.time_left().value_or(RunForecast::Seconds(-1)).count(); }
@@ -96,7 +96,7 @@ TEST_F(RunForecastTest, SaysNothingOfOneEpochOrOfAnUnknownNumber) {
 TEST_F(RunForecastTest, IgnoresAnEvaluationThatHasNotBegun) {
   begin_epoch(1, 10, 4, 4);
   iterate(1, 10, 10s);
-  forecast_.on(events::EvaluationDone{1, 0.5, {}}, now_ + 100s);
+  forecast_.end_evaluation(now_ + 100s);
   EXPECT_EQ(left(), 300);
 }
 

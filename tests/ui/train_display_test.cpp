@@ -26,21 +26,21 @@ class TrainDisplayTest : public ::testing::Test {
 
   /// Two epochs of two iterations, with what comes before and after them.
   void train(TrainDisplay& display) {
-    display.on(events::Preparing{"reading the dataset", 0, 2});
+    display.on_preparing({"reading the dataset", 0, 2});
     screen_.pass(1s);
-    display.on(events::Preparing{"building the model", 1, 2});
+    display.on_preparing({"building the model", 1, 2});
     screen_.pass(1s);
-    display.on(events::EpochBegan{1, 2});
+    display.on_epoch_begin(1, 2);
     screen_.pass(2s);
-    display.on(events::IterationDone{1, 1, 2.34567, {{"acc", 12.345}}});
-    display.on(events::Notice{"the last 3 samples are left out"});
+    display.on_iteration(1, 1, IterationResult{StepResult{.loss = 2.34567, .metrics = {{"acc", 12.345}}}, {}});
+    display.on_notice("the last 3 samples are left out");
     screen_.pass(2s);
-    display.on(events::IterationDone{1, 2, 1.4512, {{"acc", 48.44}}});
-    display.on(events::EpochDone{1, 782, 1.8351, {{"acc", 32.34}}});
-    display.on(events::EvaluationBegan{1, 10});
+    display.on_iteration(1, 2, IterationResult{StepResult{.loss = 1.4512, .metrics = {{"acc", 48.44}}}, {}});
+    display.on_epoch_trained(1, {.loss = 1.8351, .metrics = {{"acc", 32.34}}});
+    display.on_validation_begin(1, 10);
     screen_.pass(500ms);
-    display.on(events::EvaluationAdvanced{5});
-    display.on(events::EvaluationDone{1, 0.4119, {{"acc", 85.71}}});
+    display.on_validation_batch(5);
+    display.on_validated(1, {.loss = 0.4119, .metrics = {{"acc", 85.71}}});
   }
 
   Screen screen_;
@@ -48,10 +48,10 @@ class TrainDisplayTest : public ::testing::Test {
 
 TEST_F(TrainDisplayTest, KeepsWhatCameOfPreparing) {
   auto display = make(BarStyle::Lines);
-  display.on(events::Preparing{"deciding the plan", 1, 2});
+  display.on_preparing({"deciding the plan", 1, 2});
   screen_.pass(1s);
-  display.on(events::Preparing{"plan cached", 2, 2});
-  display.on(events::EpochBegan{1, 2});
+  display.on_preparing({"plan cached", 2, 2});
+  display.on_epoch_begin(1, 2);
   EXPECT_NE(screen_.take().find("[Prepare]: 100%|██████████| 2/2 [00:01, plan cached]\n"),
             std::string::npos);
 }
@@ -100,16 +100,17 @@ TEST_F(TrainDisplayTest, WritesResultsWhereBarsAreSilent) {
 
 /// Three epochs of 100 iterations of 2 s each, with a test of 20 s after each.
 void train_for_ten_minutes(TrainDisplay& display, Screen& screen) {
-  for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
-    display.on(events::EpochBegan{epoch, 100, 3, 4 - epoch});
+  display.on_fit_begin({.epochs = 3, .validations = 3, .iterations = 100});
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    display.on_epoch_begin(epoch, 100);
     for (std::int64_t i = 1; i <= 100; ++i) {
       screen.pass(2s);
-      display.on(events::IterationDone{epoch, i, 0.5, {}});
+      display.on_iteration(epoch, i, IterationResult{StepResult{.loss = 0.5}, {}});
     }
-    display.on(events::EpochDone{epoch, 100, 0.75, {}});
-    display.on(events::EvaluationBegan{epoch, 10});
+    display.on_epoch_trained(epoch, {.loss = 0.75});
+    display.on_validation_begin(epoch, 10);
     screen.pass(20s);
-    display.on(events::EvaluationDone{epoch, 0.25, {}});
+    display.on_validated(epoch, {.loss = 0.25});
   }
 }
 
@@ -144,12 +145,12 @@ TEST_F(TrainDisplayTest, NamesTheExpectedEndInBarsThatAreNotFull) {
 
 TEST_F(TrainDisplayTest, GoesOnInTheMiddleOfAnEpoch) {
   auto display = make(BarStyle::Lines);
-  display.on(events::EpochBegan{12, 24});
+  display.on_epoch_begin(12, 24);
   screen_.pass(2s);
-  display.on(events::IterationDone{12, 23, 0.5, {}});
+  display.on_iteration(12, 23, IterationResult{StepResult{.loss = 0.5}, {}});
   screen_.pass(2s);
-  display.on(events::IterationDone{12, 24, 0.25, {}});
-  display.on(events::EpochDone{12, 782, 0.375, {}});
+  display.on_iteration(12, 24, IterationResult{StepResult{.loss = 0.25}, {}});
+  display.on_epoch_trained(12, {.loss = 0.375});
   EXPECT_EQ(screen_.take(),
             "[Epoch 12]: 100%|██████████| 24/24 [00:04<00:00,  2.00s/it, loss=0.25]\n"
             "[Epoch 12] loss: 0.375\n");
@@ -157,10 +158,10 @@ TEST_F(TrainDisplayTest, GoesOnInTheMiddleOfAnEpoch) {
 
 TEST_F(TrainDisplayTest, LeavesTheResultOfAnEvaluationAloneToTheCaller) {
   auto display = make(BarStyle::Lines);
-  display.on(events::EvaluationBegan{0, 2});
+  display.on_validation_begin(0, 2);
   screen_.pass(6s);
-  display.on(events::EvaluationAdvanced{1});
-  display.on(events::EvaluationDone{0, 0.5, {{"acc", 85.71}}});
+  display.on_validation_batch(1);
+  display.on_validated(0, {.loss = 0.5, .metrics = {{"acc", 85.71}}});
   const auto written = screen_.take();
   EXPECT_NE(written.find("[Evaluate]: "), std::string::npos) << written;
   EXPECT_EQ(written.find("loss"), std::string::npos) << written;
@@ -169,17 +170,17 @@ TEST_F(TrainDisplayTest, LeavesTheResultOfAnEvaluationAloneToTheCaller) {
 TEST_F(TrainDisplayTest, EndsTheLineOfWhatFailed) {
   {
     auto display = make(BarStyle::Lines);
-    display.on(events::Preparing{"reading the dataset", 1, 6});
+    display.on_preparing({"reading the dataset", 1, 6});
   }
   EXPECT_EQ(screen_.take(), "[Prepare]:  17%|█▋        | 1/6 [00:00, reading the dataset]\n");
 }
 
 TEST_F(TrainDisplayTest, WantsNoParticularOrder) {
   auto display = make(BarStyle::Lines);
-  display.on(events::IterationDone{1, 1, 0.5, {}});
-  display.on(events::EvaluationAdvanced{1});
-  display.on(events::Notice{"hello"});
-  display.on(events::EvaluationDone{2, 0.5, {}});
+  display.on_iteration(1, 1, IterationResult{StepResult{.loss = 0.5}, {}});
+  display.on_validation_batch(1);
+  display.on_notice("hello");
+  display.on_validated(2, {.loss = 0.5});
   EXPECT_EQ(screen_.take(), "<lockstep: note: hello>\n[Test  02] loss: 0.500\n");
 }
 

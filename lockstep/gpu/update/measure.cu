@@ -127,12 +127,6 @@ __global__ void __launch_bounds__(kMeasureThreads)
   if (mine.lane == 0 && is_measured) measured[mine.index] = {weights, direction};
 }
 
-/// As `optimizer::trust_ratio`.
-__device__ double trust_ratio(double weights, double direction) {
-  if (weights == 0 || direction == 0) return 1;
-  return sqrt(weights) / sqrt(direction);
-}
-
 /// One warp for each parameter: it fetches sums of many chunks at a time, and all its threads add
 /// them in order.
 __global__ void find_trust_of_parameters(const optimizer::TrustSums* measured,
@@ -151,7 +145,7 @@ __global__ void find_trust_of_parameters(const optimizer::TrustSums* measured,
       direction += __shfl_sync(kWholeWarp, mine.direction, k);
     }
   }
-  if (lane == 0) trust[blockIdx.x] = trust_ratio(weights, direction);
+  if (lane == 0) trust[blockIdx.x] = optimizer::StepRules::trust_ratio(weights, direction);
 }
 
 }  // namespace

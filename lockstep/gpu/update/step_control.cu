@@ -1,7 +1,7 @@
 #include "lockstep/gpu/check.h"
 #include "lockstep/gpu/update/step_control.h"
 
-// Kernels of one block: what they decide is one word for all.
+// Each kernel is one block, because it makes one decision for the whole step.
 
 namespace lockstep::gpu {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTile = 1024;
 
-/// By all but the first warp, which adds meanwhile.
+/// Runs on all warps except the first, which adds meanwhile.
 __device__ void fetch_squares(const ChunkMeasure* measured, int begin, int count, double* tile) {
   const int size = min(kTile, count - begin);
   const int helper = static_cast<int>(threadIdx.x) - warpSize;
@@ -17,14 +17,14 @@ __device__ void fetch_squares(const ChunkMeasure* measured, int begin, int count
   for (int i = helper; i < size; i += kThreads - warpSize) tile[i] = measured[begin + i].squares;
 }
 
-/// The order is that of the CPU, one after another, so one thread adds, while the others bring the
-/// next numbers. The result is the first thread's.
+/// Adds in the order of the CPU: one thread adds, while the others load the next numbers. Only the
+/// first thread has the result.
 __device__ double sum_in_order(const ChunkMeasure* measured, int count) {
   __shared__ double tiles[2][kTile];
   double total = 0;
   fetch_squares(measured, 0, count, tiles[0]);
   for (int begin = 0, current = 0; begin < count; begin += kTile, current = 1 - current) {
-    __syncthreads();  // this tile is there, and the other one is free
+    __syncthreads();  // this tile is loaded, and the other one is free
     fetch_squares(measured, begin + kTile, count, tiles[1 - current]);
     if (threadIdx.x != 0) continue;
     const int size = min(kTile, count - begin);
@@ -32,12 +32,6 @@ __device__ double sum_in_order(const ChunkMeasure* measured, int count) {
     for (int i = 0; i < size; ++i) total += tiles[current][i];
   }
   return total;
-}
-
-/// As `torch::nn::utils::clip_grad_norm_`; a norm that is no number clips nothing.
-__device__ float clip_factor(double clip_norm, double squares) {
-  const double factor = clip_norm / (sqrt(squares) + 1e-6);
-  return static_cast<float>(factor < 1.0 ? factor : 1.0);
 }
 
 __device__ bool finds_not_finite(const DecideCall& call) {
@@ -53,22 +47,12 @@ __device__ bool finds_not_finite(const DecideCall& call) {
 
 __global__ void __launch_bounds__(kThreads)
     decide_step(const __grid_constant__ DecideCall call, StepControl* control) {
-  const bool found = call.has_loss_scaling && finds_not_finite(call);
+  const bool found = call.rules.has_loss_scaling && finds_not_finite(call);
   const int skipped = __syncthreads_or(found ? 1 : 0);
-  const bool clips = call.clip_norm > 0;
-  const double squares = clips ? sum_in_order(call.measured, call.num_chunks) : 0;
+  const double squares = call.rules.clips() ? sum_in_order(call.measured, call.num_chunks) : 0;
   if (threadIdx.x != 0) return;
   control->skipped = skipped != 0 ? 1 : 0;
-  control->clip = clips ? clip_factor(call.clip_norm, squares) : 1;
-}
-
-__device__ void scale_losses(const LossScaling& scaling, StepControl& control) {
-  control.good_steps = control.skipped != 0 ? 0 : control.good_steps + 1;
-  if (control.skipped != 0) {
-    control.loss_scale = fmaxf(1, control.loss_scale / 2);
-  } else if (control.good_steps % scaling.steps_to_grow == 0) {
-    control.loss_scale = fminf(scaling.largest, control.loss_scale * 2);
-  }
+  control->clip = call.rules.clip_factor(squares);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -77,12 +61,14 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < call.num_parameters; i += kThreads) {
     if (now.skipped == 0 && call.changed[i] != 0) ++call.counts[i];
   }
-  __syncthreads();  // everybody has read it
+  __syncthreads();  // all threads have read the control
   if (threadIdx.x != 0) return;
   if (call.records != nullptr) call.records[now.step] = now;
   ++now.step;
   if (now.skipped == 0) ++now.updates;
-  if (call.loss_scaling.is_used) scale_losses(call.loss_scaling, now);
+  const auto scale = call.rules.next_scale({now.loss_scale, now.good_steps}, now.skipped != 0);
+  now.loss_scale = static_cast<float>(scale.value);
+  now.good_steps = scale.good_steps;
   *control = now;
 }
 

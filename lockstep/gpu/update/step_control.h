@@ -3,30 +3,31 @@
 #include <cstdint>
 
 #include "lockstep/gpu/stream.h"
+#include "lockstep/optimizer/step_rules.h"
 
 namespace lockstep::gpu {
 
-// What is decided for a whole step, by the GPU itself: whether it changes anything, by how much
-// gradients are clipped, and the loss scale. As in `train::WeightUpdate`, to the bit.
+// Kernels that apply `optimizer::StepRules` to one step: whether the step changes weights, how much
+// gradients are clipped, and the loss scale.
 
-/// What one step is told, in the GPU's memory. An iteration is as many steps as are launched at
-/// once; numbers of updates differ from numbers of steps where loss scaling skips some.
+/// The decisions of one step, in GPU memory. An iteration has as many steps as one launch. The
+/// number of updates is less than the number of steps if loss scaling skips some.
 struct StepControl {
   std::int64_t good_steps = 0;  ///< since the loss scale last fell
   std::int32_t step = 0;        ///< within the iteration
-  std::int32_t updates = 0;     ///< of them that were made so far
+  std::int32_t updates = 0;     ///< steps of the iteration so far that changed weights
   std::int32_t skipped = 0;     ///< 1: this step changes no weight
-  float clip = 1;               ///< what gradients are multiplied with
+  float clip = 1;               ///< the factor of gradients
   float loss_scale = 1;         ///< a power of two
 };
 
-/// What was found in the gradients of one chunk.
+/// Measurement of the gradients of one chunk.
 struct ChunkMeasure {
-  double squares = 0;  ///< their sum
-  std::int64_t not_finite = 0;
+  double squares = 0;           ///< sum of their squares
+  std::int64_t not_finite = 0;  ///< how many are not finite
 };
 
-/// Step 0 of the next iteration; the loss scale goes on.
+/// Sets the step to 0 and keeps the loss scale.
 void begin_iteration(StepControl* control, Stream stream);
 
 struct DecideCall {
@@ -34,28 +35,21 @@ struct DecideCall {
   std::int32_t num_chunks = 0;
   const float* losses = nullptr;  ///< of the replicas
   std::int32_t num_losses = 0;
-  double clip_norm = 0;           ///< 0: nothing is clipped
-  bool has_loss_scaling = false;  ///< a step with a gradient or loss that is not finite is skipped
+  optimizer::StepRules rules{};
 };
 
-/// Sets `skipped` and `clip` for this step; where neither can happen, it need not be called.
+/// Sets `skipped` and `clip` of this step. Needed only if `rules.measures_gradients()`.
 void decide(const DecideCall& call, StepControl* control, Stream stream);
-
-struct LossScaling {
-  bool is_used = false;
-  std::int64_t steps_to_grow = 0;  ///< without an overflow
-  float largest = 0;
-};
 
 struct FinishCall {
   const float* changed = nullptr;  ///< by parameter; 0: it had no gradient
-  std::int64_t* counts = nullptr;  ///< by parameter: how often it was updated
+  std::int64_t* counts = nullptr;  ///< by parameter: number of updates
   std::int32_t num_parameters = 0;
-  LossScaling loss_scaling{};
-  StepControl* records = nullptr;  ///< by step of the iteration: what it was told; may be none
+  optimizer::StepRules rules{};
+  StepControl* records = nullptr;  ///< by step of the iteration: a copy of its control; may be null
 };
 
-/// Counts what was updated, and goes on to the next step with its loss scale.
+/// Counts the updates of this step, and sets the number and the loss scale of the next step.
 void finish_step(const FinishCall& call, StepControl* control, Stream stream);
 
 }  // namespace lockstep::gpu

@@ -66,8 +66,7 @@ ReportChart titled_chart(const std::string& metric) {
 
 }  // namespace
 
-RunRecorder::RunRecorder(Options options, events::TrainSink& next)
-    : options_(std::move(options)), next_(next), metrics_{kLoss} {
+RunRecorder::RunRecorder(Options options) : options_(std::move(options)), metrics_{kLoss} {
   if (!options_.now) options_.now = steady_seconds;
   if (options_.file.empty()) return;
   const auto size = read_file_of_earlier_attempts();
@@ -136,42 +135,37 @@ void RunRecorder::flush() {
   if (++num_points_ % kPointsOfOneDensity == 0) iterations_per_point_ *= 2;
 }
 
-void RunRecorder::on(const events::EpochBegan& event) {
-  iterations_ = event.iterations;
-  epoch_ = event.epoch;
+void RunRecorder::on_epoch_begin(int epoch, std::int64_t iterations) {
+  iterations_ = iterations;
+  epoch_ = epoch;
   before_ = options_.now();
-  next_.on(event);
 }
 
-void RunRecorder::on(const events::IterationDone& event) {
+void RunRecorder::on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) {
   const double now = options_.now();
-  epoch_ = event.epoch;
-  step_ = ((event.epoch - 1) * iterations_ + event.iteration) * options_.steps_per_iteration;
+  epoch_ = epoch;
+  step_ = ((epoch - 1) * iterations_ + iteration) * options_.steps_per_iteration;
   if (before_) pending_.seconds += now - *before_;
   before_ = now;
-  pending_.sums[kTraining + std::string(kLoss)] += event.loss;
-  for (const auto& [name, value] : event.metrics) pending_.sums[kTraining + name] += value;
+  pending_.sums[kTraining + std::string(kLoss)] += result.loss;
+  for (const auto& [name, value] : result.metrics) pending_.sums[kTraining + name] += value;
   if (++pending_.count >= iterations_per_point_) flush();
-  next_.on(event);
 }
 
-void RunRecorder::on(const events::EpochDone& event) {
-  iterations_ = event.iterations;
-  epoch_ = event.epoch;
-  step_ = event.epoch * iterations_ * options_.steps_per_iteration;
-  next_.on(event);
+void RunRecorder::on_epoch_trained(int epoch, const StepResult& /*result*/) {
+  epoch_ = epoch;
+  step_ = epoch * iterations_ * options_.steps_per_iteration;
 }
 
-void RunRecorder::on(const events::EvaluationDone& event) {
-  std::map<std::string, double> values{{kEvaluation + std::string(kLoss), event.loss}};
-  for (const auto& [name, value] : event.metrics) values[kEvaluation + name] = value;
+void RunRecorder::on_validated(int /*epoch*/, const StepResult& result) {
+  std::map<std::string, double> values{{kEvaluation + std::string(kLoss), result.loss}};
+  for (const auto& [name, value] : result.metrics) values[kEvaluation + name] = value;
   record(values);
-  next_.on(event);
 }
 
-void RunRecorder::on(const events::Notice& event) {
-  notices_.push_back({.unix_s = unix_seconds(), .name = "note", .text = event.text});
-  next_.on(event);
+bool RunRecorder::on_notice(const std::string& text) {
+  notices_.push_back({.unix_s = unix_seconds(), .name = "note", .text = text});
+  return false;
 }
 
 std::int64_t RunRecorder::first_step() const {

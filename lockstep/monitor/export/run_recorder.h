@@ -9,13 +9,12 @@
 
 #include "lockstep/base/export.h"
 #include "lockstep/base/file.h"
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/callback.h"
 #include "lockstep/monitor/export/html_report.h"
 
 namespace lockstep::monitor {
 
-/// Collects the curves and the notices of a training run for its report, and passes each event on
-/// to another sink.
+/// Collects the curves and the notices of a training run for its report.
 ///
 /// A point of a training curve is the mean of some iterations. In long runs later points are means
 /// of more iterations, so that the number of points stays in the thousands.
@@ -26,7 +25,7 @@ namespace lockstep::monitor {
 /// ignored.
 ///
 /// One thread at a time.
-class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
+class LOCKSTEP_PRIVATE_API RunRecorder final : public Callback {
  public:
   struct Options {
     std::int64_t steps_per_iteration = 1;    ///< optimizer steps
@@ -36,16 +35,15 @@ class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
     std::function<double()> now{};           ///< seconds of a steady clock; empty: the system's
   };
 
-  RunRecorder(Options options, events::TrainSink& next);
+  explicit RunRecorder(Options options);
 
-  void on(const events::Preparing& event) override { next_.on(event); }
-  void on(const events::EpochBegan& event) override;
-  void on(const events::IterationDone& event) override;
-  void on(const events::EpochDone& event) override;
-  void on(const events::EvaluationBegan& event) override { next_.on(event); }
-  void on(const events::EvaluationAdvanced& event) override { next_.on(event); }
-  void on(const events::EvaluationDone& event) override;
-  void on(const events::Notice& event) override;
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+  bool on_notice(const std::string& text) override;
+  void on_fit_begin(const FitShape& shape) override { iterations_ = shape.iterations; }
+  void on_epoch_begin(int epoch, std::int64_t iterations) override;
+  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override;
+  void on_epoch_trained(int epoch, const StepResult& result) override;
+  void on_validated(int epoch, const StepResult& result) override;
 
   /// A chart of the loss, one of each metric, and one of the throughput, by optimizer step. They
   /// include all iterations so far.
@@ -54,7 +52,7 @@ class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
   /// The first and the last optimizer step that a training curve has; 0: none.
   std::int64_t first_step() const;
   std::int64_t last_step() const noexcept { return step_; }
-  std::int64_t epoch() const noexcept { return epoch_; }
+  int epoch() const noexcept { return epoch_; }
   std::int64_t iterations_per_epoch() const noexcept { return iterations_; }
 
   /// All notices so far, as events with the name "note".
@@ -77,7 +75,6 @@ class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
   ReportChart chart_of(const std::string& metric) const;
 
   Options options_;
-  events::TrainSink& next_;
   UniqueFd file_;
   std::map<std::string, std::vector<ReportPoint>> curves_;  ///< "train/loss", "test/acc", …
   std::vector<std::string> metrics_;                        ///< in the order of their appearance
@@ -86,7 +83,7 @@ class LOCKSTEP_PRIVATE_API RunRecorder final : public events::TrainSink {
   std::int64_t iterations_per_point_ = 1;
   std::int64_t num_points_ = 0;
   std::int64_t iterations_ = 0;  ///< of an epoch
-  std::int64_t epoch_ = 0;
+  int epoch_ = 0;
   std::int64_t step_ = 0;         ///< the last one
   std::optional<double> before_;  ///< when the last iteration ended, or else the epoch began
 };

@@ -1,17 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "lockstep/base/export.h"
-#include "lockstep/events/train_events.h"
+#include "lockstep/events/callback.h"
 #include "lockstep/monitor/export/tensorboard_writer.h"
 
 namespace lockstep::monitor {
 
-/// Writes what happens to a training into an event file of TensorBoard, and passes all of it on to
-/// another sink, which also hears, once, when the file cannot be written any more.
+/// Writes the curves of a training into an event file of TensorBoard.
 ///
 /// | curve | a point for each |
 /// |---|---|
@@ -19,34 +18,31 @@ namespace lockstep::monitor {
 /// | `epoch/loss`, `epoch/NAME` | epoch |
 /// | `test/loss`, `test/NAME` | evaluation |
 ///
-/// Steps are iterations since the beginning of the training, so all curves have one axis. Notices
-/// are texts under `notice`.
-class LOCKSTEP_API TensorBoardLog final : public events::TrainSink {
+/// The steps of all curves are iterations since the beginning of the training. Notices are texts
+/// under `notice`.
+class LOCKSTEP_API TensorBoardLog final : public Callback {
  public:
-  /// Errors: `Io`.
-  TensorBoardLog(const std::string& folder, events::TrainSink& next);
+  /// `warn` is called once if the file cannot be written any more. Errors: `Io`.
+  TensorBoardLog(const std::string& folder, std::function<void(const std::string&)> warn);
 
-  void on(const events::Preparing& event) override;
-  void on(const events::EpochBegan& event) override;
-  void on(const events::IterationDone& event) override;
-  void on(const events::EpochDone& event) override;
-  void on(const events::EvaluationBegan& event) override;
-  void on(const events::EvaluationAdvanced& event) override;
-  void on(const events::EvaluationDone& event) override;
-  void on(const events::Notice& event) override;
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+  bool on_notice(const std::string& text) override;
+  void on_fit_begin(const FitShape& shape) override { iterations_ = shape.iterations; }
+  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override;
+  void on_epoch_trained(int epoch, const StepResult& result) override;
+  void on_validated(int epoch, const StepResult& result) override;
 
   const std::string& path() const noexcept { return writer_.path(); }
 
  private:
-  void add(const std::string& group, std::int64_t step, double loss,
-           const std::vector<events::NamedValue>& metrics);
-  void tell_of_failure();
+  void add(const std::string& group, const StepResult& result);
+  void warn_of_failure();
 
   TensorBoardWriter writer_;
-  events::TrainSink& next_;
+  std::function<void(const std::string&)> warn_;
   std::int64_t iterations_ = 0;  ///< of an epoch
   std::int64_t step_ = 0;        ///< the last one
-  bool told_ = false;
+  bool has_warned_ = false;
 };
 
 }  // namespace lockstep::monitor

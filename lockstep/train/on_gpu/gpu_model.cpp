@@ -22,7 +22,7 @@ GpuModel::GpuModel(std::unique_ptr<nn::Model> model, const WeightLayout& layout,
       buffers_(at::empty_like(state.buffers())),
       integers_(at::empty_like(state.integers())) {
   const torch::NoGradGuard no_grad;
-  attach(GpuTraining::Weights::Trained);
+  attach(WeightsKind::Trained);
   const auto put = [&](const PlacedTensor& placed, const at::Tensor& view) {
     for (auto tensor : slots_[placed.slot].tensors) tensor.set_data(view);
   };
@@ -44,10 +44,10 @@ GpuModel::GpuModel(std::unique_ptr<nn::Model> model, const WeightLayout& layout,
   model_->set_mode(nn::Mode::Train);
 }
 
-void GpuModel::attach(GpuTraining::Weights weights) {
+void GpuModel::attach(WeightsKind weights) {
   const torch::NoGradGuard no_grad;
   for (const auto& parameter : layout_.parameters) {
-    const auto view = weights == GpuTraining::Weights::Average ? state_.averaged(parameter)
+    const auto view = weights == WeightsKind::Average ? state_.averaged(parameter)
                                                                : state_.parameter(parameter);
     for (auto tensor : slots_[parameter.slot].tensors) tensor.set_data(view);
   }

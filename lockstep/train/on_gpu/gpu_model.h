@@ -57,7 +57,7 @@ class GpuModel {
   ReplicaResult evaluate(const Fields& fields, const std::string& class_field);
   at::Tensor predict(const at::Tensor& input);
   /// Lets it compute with the average of weights, or with the weights again.
-  void attach(GpuTraining::Weights weights);
+  void attach(WeightsKind weights);
 
  private:
   at::Tensor forward(const Fields& fields) const;

@@ -10,25 +10,24 @@
 #include <numeric>
 
 #include "lockstep/gpu/devices.h"
-#include "lockstep/train/weight_update.h"
 
 namespace lockstep::train {
 namespace {
 
-/// Those of an instance, among the leaves of all.
+/// The leaves of an instance, among the leaves of all instances.
 comm::LeafRange leaves_of(int rank, const std::vector<int>& leaves) {
   const auto own = leaves.begin() + rank;
   return {std::accumulate(leaves.begin(), own, 0), *own};
 }
 
-/// Bits are those of this process's libraries, whose choices are made here.
+/// Sets how the GPU libraries of this process choose algorithms, because bits depend on it.
 void choose_algorithms(bool is_deterministic) {
   auto& libraries = at::globalContext();
   libraries.setBenchmarkCuDNN(!is_deterministic);
   libraries.setDeterministicCuDNN(is_deterministic);
   libraries.setDeterministicAlgorithms(is_deterministic, /*warn_only=*/false);
   libraries.setDeterministicFillUninitializedMemory(false);  // all that is read was written before
-  // Who asks for 32 bits gets them.
+  // TF32 would round 32-bit numbers.
   libraries.setAllowTF32CuDNN(false);
   libraries.setAllowTF32CuBLAS(false);
 }
@@ -129,7 +128,7 @@ void GpuSteps::take(std::int64_t step, data::Batch batch) {
   leaves_.input().take(step, std::move(batch));
 }
 
-/// None where the model does what only a host can decide.
+/// Returns null if the model cannot be recorded.
 CapturedWork* GpuSteps::recorded(Work& work, std::size_t passes,
                                  const std::function<void()>& action) {
   if (work != nullptr || !can_be_recorded_) return work.get();
@@ -160,13 +159,15 @@ void GpuSteps::run(Work& work, std::size_t passes, const std::function<void()>& 
   }
 }
 
-void GpuSteps::launch(const GpuLaunch& launch) {
+void GpuSteps::launch(const GpuLaunch& launch,
+                      const std::function<void(std::int64_t)>& record_step) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   first_launched_ = launch.first_step;
-  with_gpu_errors(site(first_launched_), [&] { launch_steps(launch); });
+  with_gpu_errors(site(first_launched_), [&] { launch_steps(launch, record_step); });
 }
 
-void GpuSteps::launch_steps(const GpuLaunch& launch) {
+void GpuSteps::launch_steps(const GpuLaunch& launch,
+                            const std::function<void(std::int64_t)>& record_step) {
   launched_ = std::ssize(launch.lr_factors);
   const auto rows = gpu::num_coefficient_rows(static_cast<std::size_t>(launched_), skips());
   const auto table = coefficients_.entries().first(rows * settings_.size());
@@ -181,7 +182,7 @@ void GpuSteps::launch_steps(const GpuLaunch& launch) {
   leaves_.set_step(launch.first_step);
   leaves_.input().hand_over();
   run(steps_[launched_], work_.passes.size() * static_cast<std::size_t>(launched_), [&] {
-    for (std::int64_t step = 0; step < launched_; ++step) run_step(step);
+    for (std::int64_t step = 0; step < launched_; ++step) record_step(step);
   });
   records_.fetch_first(static_cast<std::size_t>(launched_), raw_stream());
   fetch_found();
@@ -214,16 +215,16 @@ GpuLeaves::Found GpuSteps::found_in(std::int64_t step) const {
   return {.losses = losses_.select(0, step), .metrics = metrics_.select(0, step)};
 }
 
-void GpuSteps::run_step(std::int64_t step) {
+void GpuSteps::compute_leaves(std::int64_t step) {
   next_leaf_ = 0;
   leaves_.run(work_.passes, step, found_in(step),
               [&](const gpu::LeafTensor* table) { add_leaf(table); });
-  if (exchange_) exchange(step);
-  update(step);
 }
 
-/// What all instances have: then each does the same with it.
-void GpuSteps::exchange(std::int64_t step) {
+/// The leaves of this GPU are added while they are computed. This adds the nodes of all GPUs. Then
+/// each GPU has the whole sum, and makes the same update.
+void GpuSteps::reduce(std::int64_t step) {
+  if (!exchange_) return;
   std::vector<float*> nodes;
   for (const int index : leaf_steps_.nodes) nodes.push_back(row(index));
   if (setup_.order == ReductionOrder::Ordered) {
@@ -271,40 +272,46 @@ gpu::UpdateCall GpuSteps::update_call() const {
       .control = leaves_.control()};
 }
 
-void GpuSteps::decide(std::int64_t step) {
+void GpuSteps::measure_gradients() {
   gpu::measure(row(0), rules_.divisor, leaves_.parameter_chunks(), measured_.data(), raw_stream());
+}
+
+/// Without a measurement, the control keeps its initial values: no step is skipped, nothing is
+/// clipped.
+void GpuSteps::decide(const optimizer::StepRules& rules, std::int64_t step) {
+  if (!rules.measures_gradients()) return;
   gpu::decide({.measured = measured_.data(),
                .num_chunks = leaves_.parameter_chunks().count,
                .losses = losses_.select(0, step).data_ptr<float>(),
                .num_losses = setup_.replicas,
-               .clip_norm = setup_.optimizer.clip_norm().value_or(0),
-               .has_loss_scaling = has_loss_scaling()},
+               .rules = rules},
               leaves_.control(), raw_stream());
 }
 
-void GpuSteps::update(std::int64_t step) {
-  if (has_loss_scaling() || setup_.optimizer.clip_norm()) decide(step);
+void GpuSteps::measure_trust() {
   const auto call = update_call();
-  if (setup_.optimizer.kind() == OptimizerKind::Lamb) {
-    gpu::measure_trust(call, trust_sums_.data(), raw_stream());
-    gpu::find_trust(trust_sums_.data(), ranges_.data(), call.num_parameters, trust_.data(),
-                    raw_stream());
-  }
-  gpu::update(call, raw_stream());
+  gpu::measure_trust(call, trust_sums_.data(), raw_stream());
+  gpu::find_trust(trust_sums_.data(), ranges_.data(), call.num_parameters, trust_.data(),
+                  raw_stream());
+}
+
+void GpuSteps::update() {
+  gpu::update(update_call(), raw_stream());
   keep_integers();
-  gpu::finish_step({.changed = call.changed,
+}
+
+void GpuSteps::finish_step(const optimizer::StepRules& rules) {
+  gpu::finish_step({.changed = changed_.data_ptr<float>(),
                     .counts = setup_.shape.counts(leaves_.state().data()).data(),
-                    .num_parameters = call.num_parameters,
-                    .loss_scaling = {.is_used = has_loss_scaling(),
-                                     .steps_to_grow = kStepsToGrow,
-                                     .largest = static_cast<float>(kLargestLossScale)},
+                    .num_parameters = static_cast<std::int32_t>(setup_.weights.parameters.size()),
+                    .rules = rules,
                     .records = records_.data()},
                    leaves_.control(), raw_stream());
   leaves_.next_step();
 }
 
-/// Buffers of whole numbers are those of the last replica: all have the same. In a skipped step
-/// they stay what they are.
+/// The integer buffers are those of the last replica, because all replicas have the same. A skipped
+/// step keeps the old ones.
 void GpuSteps::keep_integers() {
   const torch::NoGradGuard no_grad;
   const auto kept = leaves_.state().integers();
@@ -357,13 +364,13 @@ void GpuSteps::copy_integers(std::byte* to) {
   gpu::wait_for(raw_stream());
 }
 
-void GpuSteps::begin_evaluation(const GpuSamples& samples, Weights weights) {
+void GpuSteps::begin_evaluation(const GpuSamples& samples, WeightsKind weights) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   evaluated_.emplace(samples, setup_.compute);
   evaluated_weights_ = weights;
   auto& model = leaves_.model();
   model.begin_replica();
-  if (weights == Weights::Average) model.attach(weights);
+  if (weights == WeightsKind::Average) model.attach(weights);
   model.model().set_mode(nn::Mode::Evaluate);
 }
 
@@ -371,7 +378,7 @@ void GpuSteps::end_evaluation() {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   auto& model = leaves_.model();
   model.model().set_mode(nn::Mode::Train);
-  if (evaluated_weights_ == Weights::Average) model.attach(Weights::Trained);
+  if (evaluated_weights_ == WeightsKind::Average) model.attach(WeightsKind::Trained);
   evaluated_.reset();
 }
 

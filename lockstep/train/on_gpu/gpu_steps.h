@@ -24,14 +24,14 @@
 
 namespace lockstep::train {
 
-/// Training on one GPU by work that is recorded once and launched again: steps with their update,
-/// several of them as one launch, or the leaves of single replicas.
+/// Trains on one GPU with work that is recorded once and launched again: whole steps, several in one
+/// launch, or the leaves of single replicas.
 ///
-/// A model that cannot be recorded, since it decides on the host what it computes, is launched
-/// kernel by kernel; the user is told.
+/// A model that decides on the host what it computes cannot be recorded. Its kernels are launched
+/// one by one, and the user gets a warning.
 class GpuSteps final : public GpuTraining {
  public:
-  /// All that it allocates is of the stream, which has to be libtorch's current one.
+  /// `stream` must be libtorch's current stream. All memory is allocated on it.
   GpuSteps(GpuSetup setup, const c10::cuda::CUDAStream& stream, std::unique_ptr<nn::Model> model);
 
   void upload(const std::byte* state, const float* frozen) override;
@@ -43,13 +43,21 @@ class GpuSteps final : public GpuTraining {
   void prepare(GpuWork work) override;
   void take(std::int64_t step, data::Batch batch) override;
   void release() override { leaves_.input().release(); }
-  void launch(const GpuLaunch& launch) override;
+  void launch(const GpuLaunch& launch,
+              const std::function<void(std::int64_t step)>& record_step) override;
   std::vector<GpuRecord> wait() override;
+  void compute_leaves(std::int64_t step) override;
+  void reduce(std::int64_t step) override;
+  void measure_gradients() override;
+  void decide(const optimizer::StepRules& rules, std::int64_t step) override;
+  void measure_trust() override;
+  void update() override;
+  void finish_step(const optimizer::StepRules& rules) override;
   GpuRecord make_leaf(int replica, std::int64_t step, std::span<float> leaf,
                       std::span<float> changed) override;
   void copy_integers(std::byte* to) override;
   std::span<const float> has_gradient() const override { return leaves_.has_gradient(); }
-  void begin_evaluation(const GpuSamples& samples, Weights weights) override;
+  void begin_evaluation(const GpuSamples& samples, WeightsKind weights) override;
   ReplicaResult evaluate(const Fields& loaded, const std::string& class_field) override;
   at::Tensor predict(const at::Tensor& input) override;
   void end_evaluation() override;
@@ -58,16 +66,13 @@ class GpuSteps final : public GpuTraining {
   using Work = std::unique_ptr<CapturedWork>;
   GpuSite site(std::optional<std::int64_t> step = {}) const;
   void allocate();
-  void launch_steps(const GpuLaunch& launch);
+  void launch_steps(const GpuLaunch& launch,
+                    const std::function<void(std::int64_t step)>& record_step);
   GpuRecord run_replica(int replica, std::int64_t step, std::span<float> leaf,
                         std::span<float> changed);
   CapturedWork* recorded(Work& work, std::size_t passes, const std::function<void()>& action);
   void run(Work& work, std::size_t passes, const std::function<void()>& action);
-  void run_step(std::int64_t step);
   void add_leaf(const gpu::LeafTensor* table);
-  void exchange(std::int64_t step);
-  void update(std::int64_t step);
-  void decide(std::int64_t step);
   void keep_integers();
   gpu::UpdateCall update_call() const;
   std::vector<GpuPass> passes_of(int replica) const;
@@ -87,11 +92,11 @@ class GpuSteps final : public GpuTraining {
   GpuLeaves leaves_;
   GpuDownload download_;
   gpu::LeafSteps leaf_steps_;
-  std::optional<gpu::NodeExchange> exchange_;  ///< where others have leaves too
+  std::optional<gpu::NodeExchange> exchange_;  ///< if other GPUs have leaves, too
   gpu::UpdateRules rules_;
 
   // On the GPU:
-  at::Tensor rows_;     ///< [nodes of the tree that are under way, elements]
+  at::Tensor rows_;     ///< [nodes of the tree that are in use, elements]
   at::Tensor changed_;  ///< by parameter, then buffer, on any instance
   at::Tensor losses_;   ///< [steps, replicas]
   at::Tensor metrics_;  ///< [steps, metrics]
@@ -107,15 +112,15 @@ class GpuSteps final : public GpuTraining {
   gpu::PinnedMemory host_losses_;
   gpu::PinnedMemory host_metrics_;
   gpu::PinnedMemory host_leaf_;
-  std::optional<GpuFields> evaluated_;  ///< while it evaluates
-  Weights evaluated_weights_ = Weights::Trained;
+  std::optional<GpuFields> evaluated_;  ///< during an evaluation
+  WeightsKind evaluated_weights_ = WeightsKind::Trained;
   std::map<std::int64_t, Work> steps_;  ///< by their number
   std::map<int, Work> replicas_;        ///< leaves, by replica
   const CapturedWork* first_ = nullptr;
   bool can_be_recorded_ = true;
   std::size_t next_leaf_ = 0;
-  std::int64_t first_launched_ = 0;  ///< step under way
-  std::int64_t launched_ = 0;        ///< how many are
+  std::int64_t first_launched_ = 0;  ///< first step of the last launch
+  std::int64_t launched_ = 0;        ///< number of its steps
   at::cuda::CUDAEvent done_;
 };
 

@@ -90,7 +90,7 @@ void from_poptorch(const World& world, const Options& options, const at::Tensor&
 }
 
 void from_tensorflow(Options options, DataLoader& loader, EvaluationLoader& test_loader,
-                     const at::Tensor& input, events::TrainSink& sink) {
+                     const at::Tensor& input, Callback& observer) {
   const auto local = LocalStrategy(options);
   auto strategy = DistributedStrategy(options);
   strategy.devices(16);
@@ -115,7 +115,7 @@ void from_tensorflow(Options options, DataLoader& loader, EvaluationLoader& test
       .add(callbacks::early_stop({.patience = 5}))
       .add(callbacks::learning_rate({.kind = ScheduleKind::Cosine}, epochs))
       .add(callbacks::tensorboard("curves"))
-      .add(callbacks::log(sink));
+      .add(callbacks::log(observer));
   trainer.fit(loader, {.epochs = 5});
   trainer.evaluate(test_loader);
   trainer.predict(input);

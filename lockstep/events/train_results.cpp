@@ -1,4 +1,4 @@
-#include "lockstep/train/history.h"
+#include "lockstep/events/train_results.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/nn/model.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/weight_layout.h"
+
+namespace lockstep::train {
+
+/// Checks that all instances train the same model with the same options and the same optimizer.
+/// Returns a number that identifies the three, and the number of replicas. Every instance calls it.
+///
+/// Errors: `Options`, on every instance, if they differ.
+std::uint64_t agree_on_training(comm::Communicator& communicator,
+                                const std::vector<nn::Slot>& slots, const Options& options,
+                                const Optimizer& optimizer, const WeightLayout& weights,
+                                int replicas);
+
+}  // namespace lockstep::train

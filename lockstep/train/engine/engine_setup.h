@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/nn/model.h"
+#include "lockstep/optimizer/optimizer.h"
+#include "lockstep/train/job_layout.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep::train {
+
+/// A training with every decision made.
+struct EngineSetup {
+  Options options;
+  JobLayout layout;
+  std::unique_ptr<nn::Model> model;
+  Optimizer optimizer;
+  Task task;
+  std::function<void(const std::string&)> tell;  ///< receives warnings for the user
+
+  DataType leaf_type() const { return gradient_type(options.precision(), options.half()); }
+  bool has_loss_scaling() const { return leaf_type() == DataType::F16; }
+};
+
+}  // namespace lockstep::train

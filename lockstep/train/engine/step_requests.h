@@ -1,0 +1,66 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/train/leaf_totals.h"
+
+namespace lockstep::train {
+
+/// What one instance can request of all instances.
+enum class Request : std::uint8_t {
+  Stop,        ///< after the next step, every instance has `Progress::is_stopped`
+  Checkpoint,  ///< instance 0 takes a checkpoint
+};
+
+/// The requests of this instance and of the other instances. Requests travel with the totals of a
+/// step. A request that comes after the last leaf of a step travels with the next step.
+///
+/// Any thread may call `make`. One thread at a time calls the other members.
+class StepRequests {
+ public:
+  explicit StepRequests(int rank) : is_first_(rank == 0) {}
+
+  void make(Request request) noexcept { own_[index(request)].store(true); }
+
+  /// Writes the requests of this instance into a leaf or a sum. A request to stop stays. Instance 0
+  /// takes the checkpoints, so it sends no request for one.
+  void write_into(std::span<float> to) noexcept {
+    to[index(Request::Stop)] = own_[index(Request::Stop)].load() ? 1 : 0;
+    if (is_first_) return;
+    to[index(Request::Checkpoint)] = own_[index(Request::Checkpoint)].exchange(false) ? 1 : 0;
+  }
+
+  /// Takes the requests of all instances from the totals of a step.
+  void receive(std::span<const float> totals) noexcept {
+    std::ranges::copy(totals, received_.begin());
+  }
+
+  /// Whether an instance has requested a checkpoint. A signal that all instances receive is one
+  /// request: this instance obeys it immediately, and ignores what the others send with the next
+  /// step.
+  bool take_checkpoint_request(std::int64_t step) noexcept {
+    const bool is_own = own_[index(Request::Checkpoint)].exchange(false);
+    if (is_own) last_own_step_ = step;
+    return is_own || (received_[index(Request::Checkpoint)] > 0 && step > last_own_step_ + 1);
+  }
+
+  static bool is_stop(std::span<const float> totals) noexcept {
+    return totals[index(Request::Stop)] > 0;
+  }
+
+ private:
+  static constexpr std::size_t index(Request request) noexcept {
+    return static_cast<std::size_t>(request);
+  }
+
+  const bool is_first_;
+  std::array<std::atomic<bool>, LeafTotals::kRequests> own_{};
+  std::array<float, LeafTotals::kRequests> received_{};
+  std::int64_t last_own_step_ = -2;  ///< the step after which this instance requested a checkpoint
+};
+
+}  // namespace lockstep::train
