@@ -386,7 +386,7 @@ TEST(TrainerTest, CallsAnObserverOnInstance0InOrder) {
     trainer.fit(loader, {.validation = &test});
     EXPECT_EQ(observer.words,
               options.world().instance() == 0
-                  ? "compiled:4 prepared fit:1/1 began:1/6 step:1 done:1 step:2 done:2 step:3 done:3 "
+                  ? "compiled:2 prepared fit:1/1 began:1/6 step:1 done:1 step:2 done:2 step:3 done:3 "
                     "step:4 done:4 step:5 done:5 step:6 done:6 epoch:1 test:3 ... tested:1 end:1"
                   : "");
   });
