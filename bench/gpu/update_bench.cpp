@@ -298,17 +298,17 @@ class Bench {
   void whole_steps() {
     const auto optimizer = AdamW();
     fill_table(optimizer);
-    const FinishCall finish{.changed = changed_.as<float>(),
-                            .counts = counts_.as<std::int64_t>(),
-                            .num_parameters = num_parameters(),
-                            .rules = {.has_loss_scaling = true}};
+    const EndStepCall finish{.changed = changed_.as<float>(),
+                             .counts = counts_.as<std::int64_t>(),
+                             .num_parameters = num_parameters(),
+                             .rules = {.has_loss_scaling = true}};
     const auto begin = [&](int set) {
-      begin_iteration(control_.as<StepControl>(), stream_);
+      begin_launch(control_.as<StepControl>(), stream_);
       gather(gather_call(set, Combine::Write), stream_);
     };
     const auto end = [&](int set) {
       gpu::update(update_call(optimizer, set), stream_);
-      finish_step(finish, control_.as<StepControl>(), stream_);
+      end_step(finish, control_.as<StepControl>(), stream_);
     };
     time("step: gather, update", 36, [&](int set) {
       begin(set);

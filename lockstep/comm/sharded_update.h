@@ -148,8 +148,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   int recovered_from() const noexcept { return source_; }
 
   /// Makes the next version current, whatever the current version is. Before the call, rank 0 has
-  /// written `next_state()` and, if needed, `common()`. Every instance calls it, and it returns when
-  /// all hosts have the version.
+  /// written `next_state()` and, if needed, `common()`. Every instance calls it, and it returns
+  /// when all hosts have the version.
   void publish();
 
   /// Memory for the next leaf: `count + num_totals` elements of `leaf_type`.
@@ -191,9 +191,9 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   std::byte* next_state() const noexcept { return state_of(version() + 1); }
   /// The memory of both versions.
   std::span<std::byte> states() const noexcept;
-  /// Memory shared by both versions, zeroed at creation. Except before `publish`, writers must write
-  /// identical bytes on every host, and each write must be a single atomic store, so that a crash
-  /// never exposes a partial write.
+  /// Memory shared by both versions, zeroed at creation. Except before `publish`, writers must
+  /// write identical bytes on every host, and each write must be a single atomic store, so that a
+  /// crash never exposes a partial write.
   std::byte* common() const noexcept;
   std::span<const std::int64_t> blocks() const noexcept { return shape_.blocks; }
   /// Bytes that all instances of the host use together: versions, and buffers for leaves.
@@ -232,7 +232,7 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   std::string name_;
   LeafCounter counter_;
   std::vector<float> totals_;
-  Reduction reduction_;                     ///< of the step under way
+  Reduction reduction_;                     ///< of the current step
   bool is_reduced_ = false;                 ///< the parts of this step have their sums
   std::vector<float> block_sum_;            ///< the sum of one block, if there is one pass
   std::vector<std::uint16_t> narrow_leaf_;  ///< 16-bit leaves are written here

@@ -27,8 +27,8 @@ struct Preparing {
 /// The plan of one call of `Trainer::fit`.
 struct FitShape {
   int epochs = 0;
-  int validations = 0;     ///< 0: there is no validation
-  int validate_every = 1;  ///< epochs; 0: only after the last epoch
+  int validations = 0;          ///< 0: there is no validation
+  int validate_every = 1;       ///< epochs; 0: only after the last epoch
   std::int64_t iterations = 0;  ///< of an epoch
   std::int64_t steps_per_iteration = 1;
   std::int64_t samples_per_iteration = 0;  ///< of all replicas
@@ -52,12 +52,14 @@ struct FitShape {
 /// calls: the thread that calls `fit`, and any thread for the batches of a validation. An exception
 /// ends the training.
 ///
-/// A restarted job, and a run that continues a checkpoint, call `fit` again from the epoch that was
-/// under way. A callback that makes decisions must make them from the history alone.
+/// A restarted job, and a run that continues a checkpoint, call `fit` again from the unfinished
+/// epoch. A callback that makes decisions must make them from the history alone.
 class LOCKSTEP_API Callback {
  public:
   virtual ~Callback() = default;
 
+  /// A callback that overrides `prepare` to set options, or `goes_on`, must be called on every
+  /// instance. Otherwise the instances make different decisions, and wait for each other.
   enum class CalledOn : std::uint8_t { EveryInstance, FirstInstance };
   virtual CalledOn called_on() const noexcept { return CalledOn::EveryInstance; }
 

@@ -17,9 +17,10 @@ struct LossScale {
   std::int64_t good_steps = 0;
 };
 
-/// The decisions of a whole training step, made from numbers: how much gradients are clipped, when
-/// a step is skipped, how the loss scale changes, LAMB's trust ratios, and whether weights are
-/// averaged. CPU and GPU call the same functions, so both make the same decisions to the bit.
+/// The rules that decide about a whole training step, from measured numbers: how much gradients are
+/// clipped, when a step is skipped, how the loss scale changes, LAMB's trust ratios, and whether
+/// weights are averaged. CPU and GPU call the same functions, so their decisions have the same
+/// bits.
 struct StepRules {
   double clip_norm = 0;           ///< largest norm of all gradients; 0: gradients are not clipped
   bool has_loss_scaling = false;  ///< a step with a number that is not finite is skipped
@@ -32,6 +33,9 @@ struct StepRules {
   LOCKSTEP_HOST_DEVICE bool averages() const { return average_decay > 0; }
   /// Whether gradients are measured before the update.
   LOCKSTEP_HOST_DEVICE bool measures_gradients() const { return clips() || has_loss_scaling; }
+
+  /// A step is skipped if loss scaling finds a gradient or a loss that is not finite.
+  LOCKSTEP_HOST_DEVICE bool skips(bool is_finite) const { return has_loss_scaling && !is_finite; }
 
   /// The factor that gradients are multiplied with, from the sum of their squares. Computes what
   /// `torch::nn::utils::clip_grad_norm_` computes. A norm that is not a number clips nothing.

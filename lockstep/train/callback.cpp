@@ -43,15 +43,19 @@ class EarlyStopCallback final : public Callback {
  public:
   explicit EarlyStopCallback(const EarlyStopOptions& options) : options_(options) {}
 
-  /// Counts from the beginning each time, so that a resumed run makes the same decision.
+  void on_fit_begin(const FitShape& shape) override { validates_ = shape.validations > 0; }
+
+  /// Counts from the beginning each time, so that a resumed run makes the same decision. If the
+  /// training validates, epochs without a validation do not count.
   bool goes_on(const History& history) override {
     int since_best = 0;
-    double best = sign() * value_of(history.epochs.front(), options_.metric);
+    std::optional<double> best;
     for (const auto& epoch : history.epochs) {
+      if (validates_ && !epoch.validation) continue;
       const double value = sign() * value_of(epoch, options_.metric);
-      const bool is_better = value < best - options_.min_delta;
-      since_best = is_better || &epoch == &history.epochs.front() ? 0 : since_best + 1;
+      const bool is_better = !best || value < *best - options_.min_delta;
       if (is_better) best = value;
+      since_best = is_better ? 0 : since_best + 1;
     }
     return since_best <= options_.patience;
   }
@@ -60,6 +64,7 @@ class EarlyStopCallback final : public Callback {
   double sign() const noexcept { return options_.goal == Goal::Least ? 1 : -1; }
 
   EarlyStopOptions options_;
+  bool validates_ = false;
 };
 
 /// Opens its file when the model is made, so that an error is an error of `Trainer::fit`.

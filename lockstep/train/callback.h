@@ -15,7 +15,7 @@ enum class Goal : std::uint8_t { Least, Greatest };
 struct EarlyStopOptions {
   std::string metric = "loss";  ///< of the validation if there is one, otherwise of the training
   Goal goal = Goal::Least;
-  int patience = 0;      ///< tolerated epochs without a better value
+  int patience = 0;      ///< tolerated epochs, or validations, without a better value
   double min_delta = 0;  ///< a better value is better by more than this
 };
 
@@ -49,7 +49,7 @@ LOCKSTEP_API CallbackPtr log(Callback& callback);
 LOCKSTEP_API CallbackPtr tensorboard(const std::string& folder);
 
 /// Writes a report of the training as one HTML page at the end of each `Trainer::fit`, on instance
-/// 0: results, curves, where the time of instance 0 went, events, environment, command and digest.
+/// 0: results, curves, the time shares of instance 0, events, environment, command and digest.
 /// If `fit` ends with an error, the report names the error and has the curves so far. After a
 /// restart of the job the curves include those of earlier attempts.
 ///

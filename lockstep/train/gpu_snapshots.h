@@ -19,8 +19,8 @@ class GpuSnapshots {
       : gpu_(gpu), communicator_(communicator), state_(state) {}
 
   bool is_under_way() const noexcept { return is_under_way_; }
-  /// Begins to download the state as it is after all launched work; `progress` belongs to it. No
-  /// other download may be under way.
+  /// Begins to download the state as it is after all launched work. `progress` is the progress of
+  /// that state. Only one download may run at a time.
   void begin(const Progress& progress);
   /// Commits the snapshot if it has arrived.
   void commit_arrived();

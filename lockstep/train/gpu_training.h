@@ -19,6 +19,7 @@
 #include "lockstep/topology/placement.h"
 #include "lockstep/train/batch_tensors.h"
 #include "lockstep/train/device_options.h"
+#include "lockstep/train/engine/step_backend.h"
 #include "lockstep/train/evaluation.h"
 #include "lockstep/train/fields.h"
 #include "lockstep/train/replica_result.h"
@@ -29,11 +30,11 @@
 
 namespace lockstep::train {
 
-/// Micro-batches that a GPU computes as one batch: those of one replica follow each other.
+/// Micro-batches that a GPU computes as one batch. Those of one replica follow each other.
 struct GpuPass {
   int first_replica = 0;
   int replicas = 1;
-  std::int64_t first_micro_batch = 0;  ///< 0 unless it is a part of what one replica has
+  std::int64_t first_micro_batch = 0;  ///< 0 unless the pass has a part of one replica's
   std::int64_t micro_batches = 1;      ///< of each replica
 
   std::int64_t groups() const noexcept { return replicas * micro_batches; }
@@ -56,7 +57,7 @@ struct GpuInputShape {
 std::vector<GpuPass> choose_passes(const GpuInputShape& input, Fuse fuse, bool is_deterministic,
                                    std::int64_t most_groups);
 
-/// How an instance trains on its GPU. Everything decided.
+/// How an instance trains on its GPU, with every option decided.
 struct GpuSetup {
   const WeightLayout& weights;
   const StateShape& shape;
@@ -67,36 +68,36 @@ struct GpuSetup {
   DataType leaf_type = DataType::F32;  ///< what gradients are rounded to
   int replicas = 1;                    ///< R, of the job
   std::int64_t divisor = 1;            ///< of summed gradients
+  optimizer::StepRules step_rules{};
   std::uint64_t seed = 0;
   bool is_deterministic = false;
-  std::span<std::byte> home{};  ///< where downloads will go
-  /// Of all instances, where they add up gradients on their GPUs; else nothing.
-  std::shared_ptr<const gpu::NcclGroup> group{};
+  std::span<std::byte> home{};                    ///< host memory for downloads
+  std::shared_ptr<const gpu::NcclGroup> group{};  ///< if the GPUs sum the gradients; else null
   ReductionOrder order = ReductionOrder::Ordered;
   std::function<void(const std::string&)> tell;
 };
 
-/// How a loader gives samples; or, where they are stored on the GPU, how they are made there.
+/// The samples of a loader, or of a dataset that is stored on the GPU.
 struct GpuSamples {
   std::vector<data::Field> fields{};
-  std::optional<PictureFormat> picture{};  ///< among them
-  std::optional<StoredSet> stored{};       ///< of which the loader gives numbers
+  std::optional<PictureFormat> picture{};  ///< the format of the image field
+  std::optional<StoredSet> stored{};       ///< the loader provides indices into it
 };
 
-/// What steps are made of.
+/// The work of each step.
 struct GpuWork {
   GpuInputShape input{};
   GpuSamples samples{};
   Fuse fuse = Fuse::Auto;  ///< how passes were chosen
   std::vector<GpuPass> passes{};
-  std::vector<int> leaves{};  ///< by instance: how many its passes come to
+  std::vector<int> leaves{};  ///< by instance
 };
 
-/// Leaves of the tree that passes come to.
+/// Number of leaves of these passes.
 int count_leaves(std::span<const GpuPass> passes);
 
-/// Steps that are launched together. The numbers go into tables on the GPU, which the recorded steps
-/// read.
+/// Steps that are launched together. The numbers go into tables on the GPU, which the recorded
+/// steps read.
 struct GpuLaunch {
   std::int64_t first_step = 0;           ///< of the training, from 0
   std::span<const double> lr_factors;    ///< by step
@@ -113,12 +114,11 @@ struct GpuRecord {
 /// A model that is trained on a GPU. The GPU has the weights; the host has the version that was
 /// downloaded last.
 ///
+/// `launch` records `run_step` with the operations of this class, once for each step of the launch.
 /// One thread at a time. All work runs on one stream. Only functions whose comment says so wait for
 /// the GPU.
-class GpuTraining {
+class GpuTraining : public StepBackend {
  public:
-  virtual ~GpuTraining() = default;
-
   /// Copies a version of the state and the frozen weights to the GPU.
   virtual void upload(const std::byte* state, const float* frozen) = 0;
   /// Copies only the weights and the buffers.
@@ -138,21 +138,16 @@ class GpuTraining {
   virtual void take(std::int64_t step, data::Batch batch) = 0;
   virtual void release() = 0;
 
-  /// Launches steps. `record_step(i)` issues the operations of step i of the launch. It is called
-  /// for each step when a launch of this length is recorded, and not at all for later launches.
-  virtual void launch(const GpuLaunch& launch,
-                      const std::function<void(std::int64_t step)>& record_step) = 0;
+  /// Launches steps. The first launch of a length calls `run_step` for each of its steps, and
+  /// records the operations; later launches run the recording. If the model cannot be recorded,
+  /// each launch calls `run_step`.
+  virtual void launch(const GpuLaunch& launch) = 0;
   /// Waits until the launch is complete. The records are valid until the next launch.
   virtual std::vector<GpuRecord> wait() = 0;
 
-  // The operations of a step, for `record_step`; see `StepBackend`.
-  virtual void compute_leaves(std::int64_t step) = 0;
-  virtual void reduce(std::int64_t step) = 0;
-  virtual void measure_gradients() = 0;
-  virtual void decide(const optimizer::StepRules& rules, std::int64_t step) = 0;
-  virtual void measure_trust() = 0;
-  virtual void update() = 0;
-  virtual void finish_step(const optimizer::StepRules& rules) = 0;
+  // The host checks and reports the steps after the launch, from the records.
+  void check(std::int64_t /*index*/) final {}
+  void report(std::int64_t /*index*/) final {}
 
   /// Computes the leaf of one replica for a sum that the host makes: gradients and buffers. Waits.
   virtual GpuRecord make_leaf(int replica, std::int64_t step, std::span<float> leaf,
@@ -160,7 +155,7 @@ class GpuTraining {
   /// Copies the integer buffers of the last leaf to the host. Waits.
   virtual void copy_integers(std::byte* to) = 0;
 
-  /// By parameter: 0 if no replica had a gradient in the last launch.
+  /// By parameter: 0 if no replica has had a gradient so far.
   virtual std::span<const float> has_gradient() const = 0;
 
   /// Prepares evaluations with the state that is on the GPU, until `end_evaluation`.
@@ -172,8 +167,8 @@ class GpuTraining {
   virtual void end_evaluation() = 0;
 };
 
-/// Errors: `Unavailable` if there is no such GPU, in a build without CUDA, and if the state does not
-/// fit its memory.
+/// Errors: `Unavailable` if there is no such GPU, in a build without CUDA, and if the state does
+/// not fit its memory.
 std::unique_ptr<GpuTraining> make_gpu_training(GpuSetup setup, std::unique_ptr<nn::Model> model);
 
 }  // namespace lockstep::train

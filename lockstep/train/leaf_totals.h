@@ -9,13 +9,13 @@
 
 namespace lockstep::train {
 
-/// What each leaf says beside gradients, and everybody learns of all leaves: which tensors have
-/// something new, the replicas' losses, sums of metrics, what somebody asks of all, and whether
-/// integer buffers agree.
+/// The layout of the numbers behind the gradients of a leaf: which tensors changed, the losses,
+/// sums of metrics, requests, and a hash of the integer buffers. They are summed in f32, and every
+/// instance gets the sums.
 ///
-/// All of it is added up in f32. A replica writes its loss into a place of its own, so that it
-/// comes out as it went in, and one that is not a number does not hide the others. Integer buffers
-/// are told by the bytes of a hash: they agree if, for everybody, the sum is R times one's own.
+/// Each replica has its own number for its loss, so that the sum contains all losses unchanged.
+/// Each replica adds the bytes of its hash. The integer buffers agree if each sum is R times the
+/// byte of the own hash.
 class LeafTotals {
  public:
   static constexpr std::size_t kHashBytes = 8;
@@ -30,7 +30,7 @@ class LeafTotals {
     return tensors_ + replicas_ + metrics_ + kRequests + kHashBytes;
   }
 
-  /// By parameter, then buffer: not zero where a replica has a gradient, or changed it.
+  /// By parameter, then buffer: not zero if a replica has a gradient, or changed the buffer.
   template <typename Number>
   std::span<Number> changed(std::span<Number> totals) const {
     return totals.first(tensors_);
@@ -43,7 +43,7 @@ class LeafTotals {
   std::span<Number> metrics(std::span<Number> totals) const {
     return totals.subspan(tensors_ + replicas_, metrics_);
   }
-  /// Not zero where an instance wants it of all.
+  /// Not zero if an instance makes this request.
   template <typename Number>
   std::span<Number> requests(std::span<Number> totals) const {
     return totals.subspan(tensors_ + replicas_ + metrics_, kRequests);

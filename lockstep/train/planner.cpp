@@ -22,9 +22,9 @@
 #include "lockstep/train/batch_tensors.h"
 #include "lockstep/train/job_layout.h"
 #include "lockstep/train/leaf_totals.h"
+#include "lockstep/train/state/shared_state.h"
 #include "lockstep/train/train_state.h"
 #include "lockstep/train/weight_layout.h"
-#include "lockstep/train/state/shared_state.h"
 
 namespace lockstep::train {
 namespace {
@@ -143,7 +143,8 @@ plan::ModelProfile measure_memory(const PlanSubject& subject, const nn::Model& m
   try {
     return measure_with(subject, model, subject.batch_size, 0);
   } catch (const std::exception& error) {
-    subject.tell(fmt::format("the plan knows nothing of activations: {}", error.what()));
+    subject.tell(
+        fmt::format("the plan does not include the memory of activations: {}", error.what()));
     return nn::list_blocks(model);
   }
 }

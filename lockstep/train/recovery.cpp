@@ -44,7 +44,8 @@ void Recovery::begin(Recoverable& training, const JobLayout& layout, const Optim
     has_loader_ = true;
   }
   if (is_first) log_ = events::open_event_log(world.identity().events_file, log_warning);
-  // A kept state without a step has nothing that a checkpoint does not have.
+  // A state in memory without a step has only the initial weights, so a checkpoint takes
+  // precedence.
   if (!training.is_recovered() || training.progress().steps == 0) restore();
   if (loader != nullptr) training.guarded([&] { check_kept_loader(to_match_); });
   replay_.begin(training.progress(), training.finished_epochs(), options_.loop_position());
@@ -65,15 +66,15 @@ void Recovery::check_kept_loader(const NamedOptions& options) {
   if (training_->loader_print() == 0) return training_->keep_loader_print(print);
   if (training_->loader_print() == print) return;
   throw Error(ErrorKind::Options,
-              "resume: the loader has another batch size, other samples or another order than in "
-              "the run that this one continues",
+              "resume: the batch size, the samples or the order of the loader differ from the run "
+              "that this run continues",
               "use the values of that run, or start a new run");
 }
 
 /// A restarted job continues with its own newest checkpoint, otherwise with the requested one.
 std::optional<checkpoint::Checkpoint> Recovery::find() const {
   const auto on_damaged = [&](const fs::path& path, const std::string& why) {
-    tell_(fmt::format("{} is damaged, and the one before it is looked at: {}", path.string(), why));
+    tell_(fmt::format("{} is damaged, so an older checkpoint is used: {}", path.string(), why));
   };
   const auto& world = options_.world();
   const auto folder = options_.checkpoints() ? options_.checkpoints()->folder : fs::path();
@@ -163,8 +164,7 @@ void Recovery::pass_on_requests() {
   if (signals_->take_checkpoint_request()) training_->request(Request::Checkpoint);
 }
 
-StepPosition Recovery::before_step(const DataLoader::Iteration& iteration,
-                                std::int64_t step) {
+StepPosition Recovery::before_step(const DataLoader::Iteration& iteration, std::int64_t step) {
   pass_on_requests();
   return {.epoch = iteration.epoch,
           .begins_epoch = iteration.number == 0 && step == 0,
@@ -223,8 +223,7 @@ void Recovery::during_evaluation() {
   checkpointer_->take_asked(moment(), training_->begin_copy());
 }
 
-void Recovery::after_evaluation(double loss,
-                                const std::vector<events::NamedValue>& metrics) {
+void Recovery::after_evaluation(double loss, const std::vector<events::NamedValue>& metrics) {
   if (!is_writer()) return;
   std::map<std::string, double> values{{"loss", loss}};
   for (const auto& [name, value] : metrics) values.emplace(name, value);

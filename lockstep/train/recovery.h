@@ -60,18 +60,18 @@ class Recoverable {
 ///
 /// If the launcher has kept the state of an earlier attempt in memory, the training continues with
 /// it. Otherwise, if the options say so or the job was restarted, `Recovery` reads a checkpoint.
-/// Then the program repeats its way to that point (`Replay`).
+/// Then the program runs again from its beginning, and `Replay` skips the completed steps.
 ///
 /// All instances make the same calls; only instance 0 takes checkpoints. One thread at a time.
 class Recovery {
  public:
   using Tell = std::function<void(const std::string&)>;
 
-  /// From now on, signals are handled, if the options name a folder for checkpoints.
+  /// Installs the signal handlers, if the options name a folder for checkpoints.
   explicit Recovery(const Options& options);
 
-  /// Continues a training that was just created, and that must outlive this object's use. `loader`
-  /// is the first loader of the training, or null if it is not known yet.
+  /// Continues with a new `training`, which must outlive all later calls. `loader` is the first
+  /// loader of the training, or null if it is not known yet.
   /// Errors: `Options` if a checkpoint does not match the options; `Data` if it is damaged.
   void begin(Recoverable& training, const JobLayout& layout, const Optimizer& optimizer,
              const DataLoader* loader, Tell tell);
@@ -86,7 +86,8 @@ class Recovery {
   StepPosition before_step(const DataLoader::Iteration& iteration, std::int64_t step);
   /// Errors: `Stopped`, on every instance, if an instance was asked to stop.
   void after_step(const DataLoader& loader);
-  /// An evaluation may take long. A request to stop is answered with a checkpoint meanwhile.
+  /// Takes a checkpoint if a stop was requested during an evaluation, because an evaluation can
+  /// take long.
   void during_evaluation();
   void after_evaluation(double loss, const std::vector<events::NamedValue>& metrics);
 

@@ -18,59 +18,58 @@ void ResidentTraining::continue_from(const Progress& progress,
   gpu_.set_loss_scale(progress.loss_scale, progress.good_steps);
 }
 
-ResidentTraining::Part ResidentTraining::part_of(const DataLoader::Iteration& iteration,
-                                                 std::int64_t first) const {
+ResidentTraining::StepRange ResidentTraining::range_from(const DataLoader::Iteration& iteration,
+                                                         std::int64_t first) const {
   const auto left = options_.device_iterations() - first;
   return {
       .iteration = iteration, .first = first, .steps = std::min(left, steps_per_launch(options_))};
 }
 
-ResidentTraining::Part ResidentTraining::after(const Part& part) const {
-  const auto end = part.first + part.steps;
-  if (end < options_.device_iterations()) return part_of(part.iteration, end);
-  auto next = part.iteration;
+ResidentTraining::StepRange ResidentTraining::after(const StepRange& range) const {
+  const auto end = range.first + range.steps;
+  if (end < options_.device_iterations()) return range_from(range.iteration, end);
+  auto next = range.iteration;
   if (++next.number == next.loader->size()) {
     next.number = 0;
     ++next.epoch;
   }
-  return part_of(next, 0);
+  return range_from(next, 0);
 }
 
-void ResidentTraining::load(const Part& part) {
-  auto& loader = *part.iteration.loader;
-  auto& batches = loader.micro_batches(part.iteration, part.first);
+void ResidentTraining::load(const StepRange& range) {
+  auto& loader = *range.iteration.loader;
+  auto& batches = loader.micro_batches(range.iteration, range.first);
   const auto per_step = options_.gradient_accumulation() * loader.layout().local.count;
-  for (std::int64_t i = 0; i < part.steps * per_step; ++i) {
+  for (std::int64_t i = 0; i < range.steps * per_step; ++i) {
     auto batch = batches.next();
     if (!batch) throw Error(ErrorKind::Bug, "train: the loader's epoch is too short");
     gpu_.take(i / per_step, std::move(*batch));
   }
-  loaded_ = part;
+  loaded_ = range;
 }
 
 std::vector<ResidentTraining::Step> ResidentTraining::run(const Launch& launch) {
   Stopwatch watch;
   const auto& iteration = launch.iteration;
-  const auto part = part_of(iteration, launch.first);
-  const auto is_same = [&](const Part& other) {
+  const auto range = range_from(iteration, launch.first);
+  const auto is_same = [&](const StepRange& other) {
     return other.iteration.loader == iteration.loader && other.iteration.epoch == iteration.epoch &&
            other.iteration.number == iteration.number && other.first == launch.first;
   };
   if (!loaded_ || !is_same(*loaded_)) {
-    const events::TimedWait wait(launch.spans, launch.steps_before);
+    const events::TimedWait wait(launch.spans, launch.steps_before + 1);
     gpu_.release();
-    load(part);
+    load(range);
   }
   waited_for_data_ = watch.lap();
-  const events::TimedScope span(launch.spans, events::SpanKind::Launch, launch.steps_before);
+  const events::TimedScope span(launch.spans, events::SpanKind::Launch, launch.steps_before + 1);
   std::vector<double> factors;
-  for (std::int64_t i = 0; i < part.steps; ++i) {
+  for (std::int64_t i = 0; i < range.steps; ++i) {
     factors.push_back(launch.lr_factor(launch.steps_before + i));
   }
-  gpu_.launch({.first_step = launch.steps_before, .lr_factors = factors, .counts = counts_},
-              launch.record_step);
+  gpu_.launch({.first_step = launch.steps_before, .lr_factors = factors, .counts = counts_});
   gpu_.release();
-  load(after(part));
+  load(after(range));
   std::vector<Step> steps;
   for (const auto& record : gpu_.wait()) {
     steps.push_back(read(record));
@@ -88,6 +87,7 @@ ResidentTraining::Step ResidentTraining::read(const GpuRecord& record) const {
   return step;
 }
 
+/// The host repeats the counting of the GPU, because it fills the tables of the next launch.
 void ResidentTraining::count(const Step& step) {
   if (step.is_skipped) return;
   const auto has_gradient = gpu_.has_gradient();

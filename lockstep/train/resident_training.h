@@ -14,8 +14,9 @@
 
 namespace lockstep::train {
 
-/// Launches the steps of a training whose state stays on a GPU: as many steps per launch as an
-/// iteration has. While a launch runs, the samples of the next launch are copied to the GPU.
+/// Launches the steps of a training whose state stays on a GPU. A launch has the steps of an
+/// iteration, or `Options::steps_at_once` of them. While a launch runs, the samples of the next
+/// launch are copied to the GPU.
 ///
 /// Counts updates for the tables that the recorded steps read. One thread at a time.
 class ResidentTraining {
@@ -30,8 +31,7 @@ class ResidentTraining {
     const DataLoader::Iteration& iteration;
     std::int64_t first = 0;         ///< step of the iteration
     std::int64_t steps_before = 0;  ///< steps of the training before this launch
-    std::function<double(std::int64_t step)> lr_factor;    ///< by step of the training, from 0
-    std::function<void(std::int64_t index)> record_step;   ///< see `GpuTraining::launch`
+    std::function<double(std::int64_t step)> lr_factor;  ///< by step of the training, from 0
     events::SpanSink* spans = nullptr;
   };
   /// The totals of one step, as a sum of leaves would have them.
@@ -47,14 +47,14 @@ class ResidentTraining {
 
  private:
   /// Steps of an iteration that are launched together.
-  struct Part {
+  struct StepRange {
     DataLoader::Iteration iteration{};
     std::int64_t first = 0;
     std::int64_t steps = 0;
   };
-  Part part_of(const DataLoader::Iteration& iteration, std::int64_t first) const;
-  Part after(const Part& part) const;
-  void load(const Part& part);
+  StepRange range_from(const DataLoader::Iteration& iteration, std::int64_t first) const;
+  StepRange after(const StepRange& range) const;
+  void load(const StepRange& range);
   Step read(const GpuRecord& record) const;
   void count(const Step& step);
 
@@ -62,7 +62,7 @@ class ResidentTraining {
   const Options& options_;
   const LeafTotals& totals_;
   std::vector<std::int64_t> counts_;  ///< updates, by parameter
-  std::optional<Part> loaded_;        ///< its samples are on the GPU, or on their way
+  std::optional<StepRange> loaded_;   ///< its samples are on the GPU, or being copied
   double waited_for_data_ = 0;
 };
 

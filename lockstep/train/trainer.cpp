@@ -41,15 +41,16 @@ TrainingModel& Trainer::model() {
   if (model_) return *model_;
   call([this](Callback& callback) { callback.prepare(options_); });
   model_ = make_(options_);
-  model_->tell([callbacks = callbacks_](const std::string& text) {
+  const bool is_first = options_.world().instance() == 0;
+  model_->tell([callbacks = callbacks_, is_first](const std::string& text) {
     bool is_shown = false;
     for (const auto& callback : *callbacks) is_shown |= callback->on_notice(text);
-    if (!is_shown) log_warning(text);
+    if (!is_shown && is_first) log_warning(text);
   });
-  model_->on_step([callbacks = callbacks_, model = model_.get()](std::int64_t step,
-                                                                 const StepResult& result) {
-    for (const auto& callback : *callbacks) callback->on_step(step, result, *model);
-  });
+  model_->on_step(
+      [callbacks = callbacks_, model = model_.get()](std::int64_t step, const StepResult& result) {
+        for (const auto& callback : *callbacks) callback->on_step(step, result, *model);
+      });
   return *model_;
 }
 
@@ -109,6 +110,7 @@ History Trainer::run_fit(DataLoader& loader, const FitOptions& fit) {
   train::KeptHistory kept(options_.world().communicator(), fit.epochs, metrics_,
                           of_fit(model_->resumed_history(), fits_));
   History history;
+  const auto validations_before = validations_;
   // An earlier run has finished the epochs that the loop leaves out.
   auto recall_until = [&, next = 1](int end) mutable {
     walked_ += (end - next) * loader.steps_per_epoch();
@@ -128,12 +130,16 @@ History Trainer::run_fit(DataLoader& loader, const FitOptions& fit) {
     return history;
   }
   recall_until(fit.epochs + 1);
-  const bool has_last = !history.epochs.empty() && history.epochs.back().epoch == fit.epochs &&
-                        history.epochs.back().validation;
-  if (fit.validation != nullptr && !has_last) {
-    // There was nothing to train, and no result of an earlier run is known.
+  // There was nothing to train. The earlier run may have had another validation set, or none. If a
+  // later call of `fit` has trained the weights already, they do not belong to this call.
+  const bool is_current = walked_ >= model_->steps();
+  if (fit.validation != nullptr && validations_ == validations_before && is_current) {
     const auto validation = validate(fit.epochs, fit);
-    if (fit.epochs > 0) add({fit.epochs, model_->epoch_so_far(), validation}, history);
+    if (!history.epochs.empty() && history.epochs.back().epoch == fit.epochs) {
+      history.epochs.back().validation = validation;
+    } else if (fit.epochs > 0) {
+      add({fit.epochs, model_->epoch_so_far(), validation}, history);
+    }
   }
   return history;
 }
@@ -186,6 +192,7 @@ StepResult Trainer::validate(int epoch, const FitOptions& fit) {
     call([&](Callback& callback) { callback.on_validation_batch(done); });
   });
   call([&](Callback& callback) { callback.on_validated(epoch, result); });
+  ++validations_;
   return result;
 }
 

@@ -19,7 +19,8 @@ struct FitOptions {
   EvaluationLoader* validation = nullptr;
   int validate_every = 1;  ///< epochs; 0: only after the last epoch
   WeightsKind validated_weights = WeightsKind::Trained;
-  /// Steps of the preparation that the program has reported to its callbacks before.
+  /// Number of `Callback::on_preparing` steps that the program has reported itself before this
+  /// call.
   int preparations = 0;
 };
 
@@ -32,12 +33,13 @@ struct FitOptions {
 ///
 /// `fit` gives the same bits as a loop over `TrainingModel::epochs`, and continues after a crash in
 /// the same way. It does not repeat the validations of an earlier attempt of the job, or of the run
-/// whose checkpoint it continues. `lockstep train` is a program that uses this class.
+/// whose checkpoint it continues. If that run has finished all epochs, `fit` only validates the
+/// last one again. `lockstep train` is a program that uses this class.
 ///
 /// The model is made when it is first needed. Loaders must be made from the same options. All
 /// instances make the same calls in the same order, on one thread at a time. Errors: those of
-/// `TrainingModel`, and `Options` if a callback is added too late. After an error of a training only
-/// destruction is allowed.
+/// `TrainingModel`, and `Options` if a callback is added too late. After an error of a training
+/// only destruction is allowed.
 class LOCKSTEP_API Trainer {
  public:
   /// The arguments are those of `TrainingModel`.
@@ -82,9 +84,11 @@ class LOCKSTEP_API Trainer {
   std::shared_ptr<std::vector<CallbackPtr>> callbacks_ =
       std::make_shared<std::vector<CallbackPtr>>();
   std::unique_ptr<TrainingModel> model_;
-  FitShape shape_;           ///< of the last call of `fit`
-  int fits_ = 0;             ///< calls of `fit` so far
-  std::int64_t walked_ = 0;  ///< optimizer steps of all epochs so far, in this run or an earlier one
+  FitShape shape_;       ///< of the last call of `fit`
+  int fits_ = 0;         ///< calls of `fit` so far
+  int validations_ = 0;  ///< by this process
+  std::int64_t walked_ =
+      0;  ///< optimizer steps of all epochs so far, in this run or an earlier one
 };
 
 }  // namespace lockstep

@@ -10,13 +10,13 @@
 
 namespace lockstep::train {
 
-/// A tensor of the model, and where its numbers stand among all of them.
+/// A tensor of the model, and its place in flat memory.
 struct PlacedTensor {
   std::size_t slot = 0;  ///< among `slots_of` the model
   std::string name;
   std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;  ///< as they lie in memory: dense, in whatever order
-  std::int64_t first = 0;             ///< elements, or for integers bytes, that stand before it
+  std::vector<std::int64_t> strides;  ///< dense, in the order of the memory format
+  std::int64_t first = 0;             ///< elements before it; for integers: bytes
   std::int64_t count = 0;
 };
 
@@ -26,29 +26,29 @@ struct PlacedParameter : PlacedTensor {
   std::size_t num_blocks = 0;
 };
 
-/// Where every tensor of a model stands in flat memory: a pure function of the model and of how its
-/// parameters are treated, so it is the same on every instance.
+/// The place of every tensor of a model in flat memory: a pure function of the model and of the
+/// optimizer's groups, so it is the same on every instance.
 ///
-/// What is learned comes first, then floating-point buffers: one number of a leaf for each. Every
-/// tensor begins at a cache line, and at a block of the ordered sums, so that nothing that is
-/// measured is of two tensors.
+/// The trained parameters come first, then the floating-point buffers. A leaf has one number for
+/// each of these elements. Every tensor begins at a cache line and at a new block of the ordered
+/// sum, so that no block has elements of two tensors.
 struct WeightLayout {
-  std::vector<PlacedParameter> parameters;  ///< that are learned
-  std::int64_t num_parameters = 0;          ///< elements, with what aligns them
-  std::vector<PlacedTensor> buffers;        ///< of f32, behind the parameters
-  std::int64_t num_elements = 0;            ///< of both
-  std::vector<PlacedTensor> integers;       ///< buffers of whole numbers; `first` counts bytes
+  std::vector<PlacedParameter> parameters;  ///< trained parameters
+  std::int64_t num_parameters = 0;          ///< their elements, with padding
+  std::vector<PlacedTensor> buffers;        ///< f32 buffers, behind the parameters
+  std::int64_t num_elements = 0;            ///< of parameters and buffers
+  std::vector<PlacedTensor> integers;       ///< integer buffers; `first` counts bytes
   std::int64_t integer_bytes = 0;
-  std::vector<PlacedTensor> frozen;  ///< parameters that stay, in memory of their own
+  std::vector<PlacedTensor> frozen;  ///< parameters that are not trained, in separate memory
   std::int64_t num_frozen = 0;
-  std::vector<std::int64_t> blocks;  ///< where they begin
+  std::vector<std::int64_t> blocks;  ///< first element of each block
 };
 
-/// Errors: `Options` where there is nothing to learn, for parameters and buffers of types that are
-/// not trained, and for groups of the optimizer that fit nothing.
+/// Errors: `Options` if there is no parameter to train, for parameters and buffers of unsupported
+/// types, and for a group of the optimizer that matches no parameter.
 WeightLayout lay_out_weights(const std::vector<nn::Slot>& slots, const Optimizer& optimizer);
 
-/// The tensor of one that was placed, over memory at `base`.
+/// The tensor of `placed`, as a view of the memory at `base`.
 at::Tensor view_of(const PlacedTensor& placed, const void* base, at::ScalarType type = at::kFloat);
 
 }  // namespace lockstep::train

@@ -48,10 +48,10 @@ UpdateRules update_rules(const Optimizer& optimizer, int replicas, std::int64_t 
   return {.optimizer = optimizer,
           .replicas = replicas,
           .divisor = divisor,
-          .decisions = {.clip_norm = optimizer.clip_norm().value_or(0),
-                        .has_loss_scaling = has_loss_scaling,
-                        .has_trust_ratios = optimizer.kind() == OptimizerKind::Lamb,
-                        .average_decay = optimizer.average_decay().value_or(0)}};
+          .step_rules = {.clip_norm = optimizer.clip_norm().value_or(0),
+                         .has_loss_scaling = has_loss_scaling,
+                         .has_trust_ratios = optimizer.kind() == OptimizerKind::Lamb,
+                         .average_decay = optimizer.average_decay().value_or(0)}};
 }
 
 WeightUpdate::WeightUpdate(UpdateRules rules, const WeightLayout& layout, const StateShape& shape,
@@ -70,7 +70,7 @@ void WeightUpdate::measure_gradients(const Part& part, std::span<double> values)
 
 StepDecision WeightUpdate::decide(std::span<const double> measured,
                                   std::span<const float> totals) const {
-  if (!rules_.decisions.measures_gradients()) return {};
+  if (!rules_.step_rules.measures_gradients()) return {};
   const auto losses = totals_->losses(totals);
   double squares = 0;
   bool is_finite = std::ranges::all_of(losses, [](float loss) { return std::isfinite(loss); });
@@ -78,8 +78,8 @@ StepDecision WeightUpdate::decide(std::span<const double> measured,
     squares += value_of(measured, block, kSquares);
     if (value_of(measured, block, kNotFinite) > 0) is_finite = false;
   }
-  return {.is_skipped = rules_.decisions.has_loss_scaling && !is_finite,
-          .clip = rules_.decisions.clip_factor(squares)};
+  return {.is_skipped = rules_.step_rules.skips(is_finite),
+          .clip = rules_.step_rules.clip_factor(squares)};
 }
 
 void WeightUpdate::measure_trust(const Part& part, const UpdateInput& input,
@@ -92,15 +92,17 @@ void WeightUpdate::measure_trust(const Part& part, const UpdateInput& input,
   values[kDirectionSquares] = sums.direction;
 }
 
-void WeightUpdate::decide_trust(std::span<const double> measured, StepDecision& decision) const {
+std::vector<double> WeightUpdate::decide_trust(std::span<const double> measured) const {
+  std::vector<double> trust;
   for (const auto& parameter : layout_->parameters) {
     optimizer::TrustSums sums;
     for (std::size_t i = 0; i < parameter.num_blocks; ++i) {
       sums.weights += value_of(measured, parameter.first_block + i, kWeightSquares);
       sums.direction += value_of(measured, parameter.first_block + i, kDirectionSquares);
     }
-    decision.trust.push_back(optimizer::StepRules::trust_ratio(sums.weights, sums.direction));
+    trust.push_back(optimizer::StepRules::trust_ratio(sums.weights, sums.direction));
   }
+  return trust;
 }
 
 WeightUpdate::Run WeightUpdate::run_of(const Part& part) const {
@@ -164,9 +166,9 @@ void WeightUpdate::update_streaming(const Run& run, const UpdateInput& input,
   const auto states = static_cast<std::size_t>(rules_.optimizer.num_states());
   for (std::size_t done = 0; done < run.count; done += kPiece) {
     const auto count = std::min(kPiece, run.count - done);
-    const auto to = slice_of({run.parameter, run.index, run.first + done, count,
-                              run.gradient.subspan(done, count)},
-                             input);
+    const auto to = slice_of(
+        {run.parameter, run.index, run.first + done, count, run.gradient.subspan(done, count)},
+        input);
     auto slice = to;
     slice.next_weights = std::span(scratch[0]).first(count);
     for (std::size_t i = 0; i < states; ++i) {
@@ -190,20 +192,20 @@ void WeightUpdate::copy_unchanged(const Run& run, const UpdateInput& input) cons
   for (std::size_t i = 0; i < static_cast<std::size_t>(rules_.optimizer.num_states()); ++i) {
     copy(shape_->kept(input.current, i), shape_->kept(input.next, i), run.first, run.count);
   }
-  if (!rules_.decisions.averages()) return;
+  if (!rules_.step_rules.averages()) return;
   copy(shape_->average(input.current), shape_->average(input.next), run.first, run.count);
 }
 
 void WeightUpdate::update_average(const Run& run, const UpdateInput& input) const {
-  if (!rules_.decisions.averages()) return;
-  optimizer::average(rules_.decisions.average_decay,
+  if (!rules_.step_rules.averages()) return;
+  optimizer::average(rules_.step_rules.average_decay,
                      shape_->average(input.current).subspan(run.first, run.count),
                      shape_->weights(input.next).subspan(run.first, run.count),
                      shape_->average(input.next).subspan(run.first, run.count));
 }
 
-/// A buffer that a replica changed becomes the mean over replicas. Otherwise, and in a skipped step,
-/// which may have found infinities, the buffer keeps its bits.
+/// A buffer that a replica changed becomes the mean over replicas. Otherwise, and in a skipped
+/// step, which may have found infinities, the buffer keeps its bits.
 void WeightUpdate::update_buffer(const Part& part, const UpdateInput& input,
                                  bool is_skipped) const {
   const auto changed = totals_->changed(input.totals).subspan(layout_->parameters.size());

@@ -17,10 +17,12 @@ struct UpdateRules {
   Optimizer optimizer;
   int replicas = 1;
   std::int64_t divisor = 1;  ///< of the summed gradient: G·R for mean reduction, 1 for sum
-  optimizer::StepRules decisions{};
+  optimizer::StepRules step_rules{};
 
-  /// Whether the sum is measured before the first weight changes.
-  bool measures() const { return decisions.measures_gradients() || decisions.has_trust_ratios; }
+  /// Whether a decision needs the whole sum, so that no weight may change before.
+  bool need_whole_sum() const {
+    return step_rules.measures_gradients() || step_rules.has_trust_ratios;
+  }
 };
 
 UpdateRules update_rules(const Optimizer& optimizer, int replicas, std::int64_t divisor,
@@ -43,7 +45,8 @@ struct UpdateInput {
 };
 
 /// Writes the next version of the state on a CPU, part by part: optimizer, clipping, loss scaling,
-/// averages of buffers and of weights. Owns no memory of the training. Any thread may call a member.
+/// averages of buffers and of weights. Keeps nothing between two calls. Any thread may call a
+/// member.
 class WeightUpdate {
  public:
   using Part = comm::ShardedUpdate::Part;
@@ -60,10 +63,11 @@ class WeightUpdate {
   StepDecision decide(std::span<const double> measured, std::span<const float> totals) const;
   void measure_trust(const Part& part, const UpdateInput& input, const StepDecision& decision,
                      std::span<double> values) const;
-  void decide_trust(std::span<const double> measured, StepDecision& decision) const;
+  /// Returns the trust ratio of each parameter.
+  std::vector<double> decide_trust(std::span<const double> measured) const;
   /// Writes the next version of a part's elements.
   void update(const Part& part, const UpdateInput& input, const StepDecision& decision) const;
-  /// Must be called after the last part: it makes the writes visible to the other instances.
+  /// Makes the writes visible to the other instances. Must be called after the last part.
   void end_parts() const noexcept;
   /// Writes how often each parameter was updated. Only one instance of a host calls it.
   void count_updates(const UpdateInput& input, const StepDecision& decision) const;

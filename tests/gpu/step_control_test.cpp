@@ -20,9 +20,9 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(StepControlTest, RefusesInABuildWithoutCuda) {
   if (is_built()) GTEST_SKIP() << "this build has CUDA";
-  EXPECT_ANY_THROW(begin_iteration(nullptr, nullptr));
+  EXPECT_ANY_THROW(begin_launch(nullptr, nullptr));
   EXPECT_ANY_THROW(decide({}, nullptr, nullptr));
-  EXPECT_ANY_THROW(finish_step({}, nullptr, nullptr));
+  EXPECT_ANY_THROW(end_step({}, nullptr, nullptr));
 }
 
 using StepControlOnDeviceTest = DeviceTest;
@@ -83,12 +83,13 @@ StepControl decided(const Findings& findings) {
   const OnDevice<float> losses(findings.losses);
   const OnDevice<StepControl> control(std::vector<StepControl>{
       {.good_steps = 7, .step = 3, .updates = 2, .skipped = 1, .clip = 5, .loss_scale = 8}});
-  decide({.measured = measured.data(),
-          .num_chunks = static_cast<std::int32_t>(findings.measured.size()),
-          .losses = losses.data(),
-          .num_losses = static_cast<std::int32_t>(findings.losses.size()),
-          .rules = {.clip_norm = findings.clip_norm, .has_loss_scaling = findings.has_loss_scaling}},
-         control.data(), nullptr);
+  decide(
+      {.measured = measured.data(),
+       .num_chunks = static_cast<std::int32_t>(findings.measured.size()),
+       .losses = losses.data(),
+       .num_losses = static_cast<std::int32_t>(findings.losses.size()),
+       .rules = {.clip_norm = findings.clip_norm, .has_loss_scaling = findings.has_loss_scaling}},
+      control.data(), nullptr);
   const auto found = control.values().front();
   EXPECT_EQ(found.good_steps, 7);
   EXPECT_EQ(found.step, 3);
@@ -154,8 +155,8 @@ TEST_F(StepControlOnDeviceTest, ScalesLossesAsTheCpu) {
     auto now = control.values();
     now[0].skipped = skipped ? 1 : 0;
     copy_to_device(now.data(), control.data(), sizeof(StepControl), nullptr);
-    finish_step({.rules = {.has_loss_scaling = true, .steps_to_grow = 2, .largest_scale = 16}},
-                control.data(), nullptr);
+    end_step({.rules = {.has_loss_scaling = true, .steps_to_grow = 2, .largest_scale = 16}},
+             control.data(), nullptr);
     expected.add(skipped, 2, 16);
     EXPECT_EQ(control.values()[0].loss_scale, expected.loss_scale);
     EXPECT_EQ(control.values()[0].good_steps, expected.good_steps);
@@ -176,15 +177,15 @@ TEST_F(StepControlOnDeviceTest, CountsUpdatesOfWhatChanged) {
   const OnDevice<std::int64_t> counts_there(counts);
   const OnDevice<StepControl> control(std::vector<StepControl>(1));
   const OnDevice<StepControl> records(std::vector<StepControl>(2));
-  const FinishCall call{.changed = changed_there.data(),
-                        .counts = counts_there.data(),
-                        .num_parameters = 1000,
-                        .records = records.data()};
-  finish_step(call, control.data(), nullptr);
+  const EndStepCall call{.changed = changed_there.data(),
+                         .counts = counts_there.data(),
+                         .num_parameters = 1000,
+                         .records = records.data()};
+  end_step(call, control.data(), nullptr);
   auto skipped = control.values();
   skipped[0].skipped = 1;
   copy_to_device(skipped.data(), control.data(), sizeof(StepControl), nullptr);
-  finish_step(call, control.data(), nullptr);
+  end_step(call, control.data(), nullptr);
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += i % 3 == 0 ? 0 : 1;
   EXPECT_EQ(counts_there.values(), counts);
   EXPECT_EQ(records.values()[0].skipped, 0);
@@ -193,7 +194,7 @@ TEST_F(StepControlOnDeviceTest, CountsUpdatesOfWhatChanged) {
   EXPECT_EQ(control.values()[0].updates, 1);
   EXPECT_EQ(control.values()[0].loss_scale, 1) << "without loss scaling it stays";
 
-  begin_iteration(control.data(), nullptr);
+  begin_launch(control.data(), nullptr);
   EXPECT_EQ(control.values()[0].step, 0);
   EXPECT_EQ(control.values()[0].updates, 0);
   EXPECT_EQ(control.values()[0].skipped, 1) << "the step's own to say";

@@ -274,7 +274,7 @@ class StepOnGpu {
     fill_coefficients({case_.optimizer, settings, counts_.values(), lr_factors, case_.skips()},
                       table);
     coefficients_.emplace(table);
-    begin_iteration(control_.data(), nullptr);
+    begin_launch(control_.data(), nullptr);
   }
 
   void make(const StepInput& input) {
@@ -288,13 +288,13 @@ class StepOnGpu {
       find_trust(sums, ranges_.data(), kParameters, trust_.data(), nullptr);
     }
     update(call, nullptr);
-    finish_step({.changed = changed_.data(),
-                 .counts = counts_.data(),
-                 .num_parameters = kParameters,
-                 .rules = {.has_loss_scaling = case_.has_loss_scaling,
-                           .steps_to_grow = kStepsToGrow,
-                           .largest_scale = kLargestLossScale}},
-                control_.data(), nullptr);
+    end_step({.changed = changed_.data(),
+              .counts = counts_.data(),
+              .num_parameters = kParameters,
+              .rules = {.has_loss_scaling = case_.has_loss_scaling,
+                        .steps_to_grow = kStepsToGrow,
+                        .largest_scale = kLargestLossScale}},
+             control_.data(), nullptr);
     wait_for(nullptr);  // before the input goes
   }
 

@@ -116,7 +116,7 @@ TEST_F(RecoveryAloneTest, ContinuesWithAStateInMemoryAndReportsIt) {
   EXPECT_THAT(told_.front(), ::testing::HasSubstr("continues after step 12"));
   auto loader = this->loader(given);
   expect_error([&] { recovery->take_loader(loader); }, ErrorKind::Options,
-               "the loader has another batch size");
+               "the samples or the order of the loader differ");
 }
 
 }  // namespace

@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <set>
 
 #include "lockstep/data/sets/synthetic.h"
-#include "lockstep/train/engine/run_step.h"
 #include "lockstep/train/gpu_snapshots.h"
 #include "tests/train/jobs.h"
 
@@ -24,7 +22,6 @@ constexpr std::int64_t kParameters = 2;
 class FakeGpu final : public GpuTraining {
  public:
   std::vector<std::string> heard;
-  std::string operations;  ///< of recorded steps
   std::vector<bool> skips;  ///< what the next launches find, step by step
   std::vector<std::byte> state;
   bool has_arrived = false;
@@ -45,12 +42,8 @@ class FakeGpu final : public GpuTraining {
                                 place.replica, place.micro_batch));
   }
   void release() override { heard.emplace_back("release"); }
-  void launch(const GpuLaunch& launch,
-              const std::function<void(std::int64_t)>& record_step) override {
+  void launch(const GpuLaunch& launch) override {
     launched_ = launch.lr_factors.size();
-    if (recorded_.insert(launched_).second) {
-      for (std::size_t i = 0; i < launched_; ++i) record_step(static_cast<std::int64_t>(i));
-    }
     heard.push_back(fmt::format("launch {} from {}, updates {}", launched_, launch.first_step,
                                 launch.counts[0]));
   }
@@ -61,13 +54,13 @@ class FakeGpu final : public GpuTraining {
     skips.clear();
     return records;
   }
-  void compute_leaves(std::int64_t step) override { operations += fmt::format("leaves {} ", step); }
-  void reduce(std::int64_t) override { operations += "reduce "; }
-  void measure_gradients() override { operations += "measure "; }
-  void decide(const optimizer::StepRules&, std::int64_t) override { operations += "decide "; }
-  void measure_trust() override { operations += "trust "; }
-  void update() override { operations += "update "; }
-  void finish_step(const optimizer::StepRules&) override { operations += "finish "; }
+  void compute_leaves(std::int64_t) override {}
+  void reduce(std::int64_t) override {}
+  void measure_gradients(std::int64_t) override {}
+  void decide(std::int64_t) override {}
+  void measure_trust(std::int64_t) override {}
+  void update(std::int64_t) override {}
+  void commit(std::int64_t) override {}
   GpuRecord make_leaf(int, std::int64_t, std::span<float>, std::span<float>) override { return {}; }
   void copy_integers(std::byte*) override {}
   std::span<const float> has_gradient() const override { return has_gradient_; }
@@ -81,7 +74,6 @@ class FakeGpu final : public GpuTraining {
 
  private:
   std::size_t launched_ = 0;
-  std::set<std::size_t> recorded_;  ///< lengths of launches
   std::array<float, kParameters> has_gradient_{1, 0};
   std::array<float, 1> losses_{0.5F};
 };
@@ -109,12 +101,10 @@ class ResidentTrainingTest : public ::testing::Test {
                           .first = first,
                           .steps_before = steps_before_,
                           .lr_factor = [](std::int64_t) { return 1.0; },
-                          .record_step = record_step_,
                           .spans = &spans_});
   }
 
   std::int64_t steps_before_ = 0;
-  std::function<void(std::int64_t)> record_step_ = [](std::int64_t) {};
 
   SpanList spans_;
   FakeGpu gpu_;
@@ -138,7 +128,7 @@ TEST_F(ResidentTrainingTest, TellsOfEachLaunch) {
   for (const auto& span : spans_.all) {
     if (span.kind == events::SpanKind::Launch) steps.push_back(span.step);
   }
-  EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 3}));
 }
 
 TEST_F(ResidentTrainingTest, LoadsTheNextLaunchWhileOneRuns) {
@@ -181,37 +171,6 @@ TEST_F(ResidentTrainingTest, CountsUpdatesOfWhatLearns) {
   gpu_.news();
   run(0, 0, 2);
   EXPECT_EQ(gpu_.news().front(), "launch 1 from 0, updates 1");
-}
-
-/// Runs the operations of `run_step` on a GPU that records them.
-class OperationsOnGpu final : public StepBackend {
- public:
-  explicit OperationsOnGpu(GpuTraining& gpu) : gpu_(gpu) {}
-
-  void compute_leaves(std::int64_t index) override { gpu_.compute_leaves(index); }
-  void reduce(std::int64_t index) override { gpu_.reduce(index); }
-  void check(std::int64_t) override {}
-  void measure_gradients(std::int64_t) override { gpu_.measure_gradients(); }
-  void decide(std::int64_t index) override { gpu_.decide({}, index); }
-  void measure_trust(std::int64_t) override { gpu_.measure_trust(); }
-  void update(std::int64_t) override { gpu_.update(); }
-  void commit(std::int64_t) override { gpu_.finish_step({}); }
-  void report(std::int64_t) override {}
-
- private:
-  GpuTraining& gpu_;
-};
-
-TEST_F(ResidentTrainingTest, RecordsTheSameStepFunctionOnceForEachStepOfALaunch) {
-  OperationsOnGpu backend(gpu_);
-  record_step_ = [&](std::int64_t index) { run_step(backend, {}, index); };
-  run(0, 0, 0);
-  EXPECT_EQ(gpu_.operations,
-            "leaves 0 reduce decide update finish leaves 1 reduce decide update finish ");
-  gpu_.operations.clear();
-  steps_before_ = 3;
-  run(0, 1, 0);
-  EXPECT_EQ(gpu_.operations, "") << "the second launch runs the recording";
 }
 
 class GpuSnapshotsTest : public ResidentTrainingTest {

@@ -121,8 +121,9 @@ TEST_F(StepAccountTest, ReportsAParameterWithoutAGradientOnce) {
   layout_of_totals_.changed(std::span<float>(numbers))[1] = 0;
   steps.check(numbers, {});
   steps.check(numbers, {});
-  EXPECT_THAT(told_, ElementsAre("parameters without a gradient on any replica stay as they are: "
-                                 "bias"));
+  EXPECT_THAT(
+      told_, ElementsAre("no replica has a gradient for these parameters, so they are not updated: "
+                         "bias"));
 }
 
 class StepRequestsTest : public ::testing::Test {
@@ -154,17 +155,20 @@ TEST_F(StepRequestsTest, ARequestToStopReachesAllInstancesAndStays) {
 TEST_F(StepRequestsTest, ACheckpointRequestOfAnotherInstanceIsTakenOnce) {
   second_.make(Request::Checkpoint);
   exchange();
-  EXPECT_TRUE(first_.take_checkpoint_request(10));
+  EXPECT_TRUE(first_.take_checkpoint_request());
   exchange();
-  EXPECT_FALSE(first_.take_checkpoint_request(11));
+  EXPECT_FALSE(first_.take_checkpoint_request());
 }
 
 TEST_F(StepRequestsTest, ASignalThatAllInstancesReceiveIsOneRequest) {
   first_.make(Request::Checkpoint);
   second_.make(Request::Checkpoint);
-  EXPECT_TRUE(first_.take_checkpoint_request(10)) << "immediately";
+  EXPECT_TRUE(first_.take_checkpoint_request()) << "immediately";
   exchange();
-  EXPECT_FALSE(first_.take_checkpoint_request(11)) << "the same signal, from the other instance";
+  EXPECT_FALSE(first_.take_checkpoint_request()) << "the same signal, from the other instance";
+  second_.make(Request::Checkpoint);
+  exchange();
+  EXPECT_TRUE(first_.take_checkpoint_request()) << "a later request";
 }
 
 }  // namespace

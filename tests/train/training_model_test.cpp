@@ -363,8 +363,9 @@ TEST(TrainingModelTest, LeavesParametersWithoutAGradientUntouchedAndNamesThemOnc
       for (auto& iteration : loader) model.step(iteration);
     }
   }
-  EXPECT_THAT(told, ElementsAre("parameters without a gradient on any replica stay as they are: "
-                                "some.bias, some.weight, unused.bias, unused.weight"));
+  EXPECT_THAT(
+      told, ElementsAre("no replica has a gradient for these parameters, so they are not updated: "
+                        "some.bias, some.weight, unused.bias, unused.weight"));
   expect_same_bits(net->unused->weight, before->unused->weight);
   expect_same_bits(net->unused->bias, before->unused->bias);
   EXPECT_NE(net->used->bias.item<float>(), before->used->bias.item<float>());

@@ -27,7 +27,7 @@ Coefficients coefficients_of(const Optimizer& optimizer, const UpdateFacts& fact
 
 /// By parameter, the first one that has the same coefficients in all rows: most have, and powers
 /// are slow.
-std::vector<std::size_t> first_alike(const IterationFacts& facts) {
+std::vector<std::size_t> first_alike(const LaunchFacts& facts) {
   std::vector<std::size_t> alike;
   std::vector<std::size_t> firsts;
   for (std::size_t i = 0; i < facts.settings.size(); ++i) {
@@ -40,7 +40,7 @@ std::vector<std::size_t> first_alike(const IterationFacts& facts) {
   return alike;
 }
 
-void check_table(const IterationFacts& facts, std::size_t size) {
+void check_table(const LaunchFacts& facts, std::size_t size) {
   const auto rows = num_coefficient_rows(facts.lr_factors.size(), facts.skips);
   if (facts.counts.size() == facts.settings.size() && size == rows * facts.settings.size()) return;
   throw Error(ErrorKind::Bug,
@@ -50,7 +50,7 @@ void check_table(const IterationFacts& facts, std::size_t size) {
 }
 
 /// One row, for a step with so many updates before it.
-void fill_row(const IterationFacts& facts, std::span<const std::size_t> alike, double lr_factor,
+void fill_row(const LaunchFacts& facts, std::span<const std::size_t> alike, double lr_factor,
               std::int64_t updates, std::span<Coefficients> row) {
   for (std::size_t i = 0; i < row.size(); ++i) {
     row[i] = alike[i] < i
@@ -63,7 +63,7 @@ void fill_row(const IterationFacts& facts, std::span<const std::size_t> alike, d
 
 }  // namespace
 
-void fill_coefficients(const IterationFacts& facts, std::span<Coefficients> table) {
+void fill_coefficients(const LaunchFacts& facts, std::span<Coefficients> table) {
   check_table(facts, table.size());
   const auto alike = first_alike(facts);
   const auto width = facts.settings.size();

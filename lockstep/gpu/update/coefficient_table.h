@@ -37,7 +37,7 @@ constexpr std::int32_t coefficient_row(std::int32_t step, std::int32_t updates,
 }
 
 /// What the coefficients of an iteration follow from.
-struct IterationFacts {
+struct LaunchFacts {
   const Optimizer& optimizer;
   std::span<const optimizer::ParameterSettings> settings;  ///< by parameter
   std::span<const std::int64_t> counts;  ///< by parameter: updates before the iteration
@@ -49,6 +49,6 @@ struct IterationFacts {
 /// gradient in all steps of an iteration, or in none.
 ///
 /// Errors: `Bug` for a table of another size.
-void fill_coefficients(const IterationFacts& facts, std::span<Coefficients> table);
+void fill_coefficients(const LaunchFacts& facts, std::span<Coefficients> table);
 
 }  // namespace lockstep::gpu

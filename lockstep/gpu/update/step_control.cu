@@ -48,15 +48,15 @@ __device__ bool finds_not_finite(const DecideCall& call) {
 __global__ void __launch_bounds__(kThreads)
     decide_step(const __grid_constant__ DecideCall call, StepControl* control) {
   const bool found = call.rules.has_loss_scaling && finds_not_finite(call);
-  const int skipped = __syncthreads_or(found ? 1 : 0);
+  const bool is_finite = __syncthreads_or(found ? 1 : 0) == 0;
   const double squares = call.rules.clips() ? sum_in_order(call.measured, call.num_chunks) : 0;
   if (threadIdx.x != 0) return;
-  control->skipped = skipped != 0 ? 1 : 0;
+  control->skipped = call.rules.skips(is_finite) ? 1 : 0;
   control->clip = call.rules.clip_factor(squares);
 }
 
 __global__ void __launch_bounds__(kThreads)
-    finish(const __grid_constant__ FinishCall call, StepControl* control) {
+    finish(const __grid_constant__ EndStepCall call, StepControl* control) {
   auto now = *control;
   for (int i = threadIdx.x; i < call.num_parameters; i += kThreads) {
     if (now.skipped == 0 && call.changed[i] != 0) ++call.counts[i];
@@ -79,9 +79,9 @@ __global__ void begin(StepControl* control) {
 
 }  // namespace
 
-void begin_iteration(StepControl* control, Stream stream) {
+void begin_launch(StepControl* control, Stream stream) {
   begin<<<1, 1, 0, stream>>>(control);
-  check_launch("begin_iteration");
+  check_launch("begin_launch");
 }
 
 void decide(const DecideCall& call, StepControl* control, Stream stream) {
@@ -89,9 +89,9 @@ void decide(const DecideCall& call, StepControl* control, Stream stream) {
   check_launch("decide");
 }
 
-void finish_step(const FinishCall& call, StepControl* control, Stream stream) {
+void end_step(const EndStepCall& call, StepControl* control, Stream stream) {
   finish<<<1, kThreads, 0, stream>>>(call, control);
-  check_launch("finish_step");
+  check_launch("end_step");
 }
 
 }  // namespace lockstep::gpu

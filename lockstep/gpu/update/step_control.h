@@ -28,7 +28,7 @@ struct ChunkMeasure {
 };
 
 /// Sets the step to 0 and keeps the loss scale.
-void begin_iteration(StepControl* control, Stream stream);
+void begin_launch(StepControl* control, Stream stream);
 
 struct DecideCall {
   const ChunkMeasure* measured = nullptr;  ///< of all chunks of parameters, in order
@@ -41,7 +41,7 @@ struct DecideCall {
 /// Sets `skipped` and `clip` of this step. Needed only if `rules.measures_gradients()`.
 void decide(const DecideCall& call, StepControl* control, Stream stream);
 
-struct FinishCall {
+struct EndStepCall {
   const float* changed = nullptr;  ///< by parameter; 0: it had no gradient
   std::int64_t* counts = nullptr;  ///< by parameter: number of updates
   std::int32_t num_parameters = 0;
@@ -50,6 +50,6 @@ struct FinishCall {
 };
 
 /// Counts the updates of this step, and sets the number and the loss scale of the next step.
-void finish_step(const FinishCall& call, StepControl* control, Stream stream);
+void end_step(const EndStepCall& call, StepControl* control, Stream stream);
 
 }  // namespace lockstep::gpu

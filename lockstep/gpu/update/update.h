@@ -22,7 +22,7 @@ namespace lockstep::gpu {
 //     gather, add_rows                    leaf.h, as leaf_steps.h says
 //     measure, decide                     where gradients are clipped or losses scaled
 //     measure_trust, find_trust           LAMB
-//     update, finish_step
+//     update, end_step
 
 /// What is the same in all steps of a training.
 struct UpdateRules {

@@ -12,16 +12,16 @@ void add_rows(float*, const float*, std::int64_t, Stream) {
   refuse_without_cuda("add_rows");
 }
 
-void begin_iteration(StepControl*, Stream) {
-  refuse_without_cuda("begin_iteration");
+void begin_launch(StepControl*, Stream) {
+  refuse_without_cuda("begin_launch");
 }
 
 void decide(const DecideCall&, StepControl*, Stream) {
   refuse_without_cuda("decide");
 }
 
-void finish_step(const FinishCall&, StepControl*, Stream) {
-  refuse_without_cuda("finish_step");
+void end_step(const EndStepCall&, StepControl*, Stream) {
+  refuse_without_cuda("end_step");
 }
 
 void measure(const float*, float, Chunks, ChunkMeasure*, Stream) {

@@ -31,10 +31,10 @@ class EvaluationMode {
 /// All replicas are clones. The model of the program may have ties and gradients that a clone does
 /// not have, and no replica may differ from another.
 CpuBackend::CpuBackend(const BackendContext& context)
-    : HostBackend(context), threads_(context.layout().num_devices,
-                                     [threads = context.layout().threads_per_device] {
-                                       nn::use_compute_threads(threads);
-                                     }) {
+    : HostBackend(context),
+      threads_(context.layout().num_devices, [threads = context.layout().threads_per_device] {
+        nn::use_compute_threads(threads);
+      }) {
   for (int device = 0; device < threads_.count(); ++device) {
     times_.push_back({.spans = context.watchers().track(fmt::format("device {}", device))});
   }
@@ -66,8 +66,8 @@ void CpuBackend::lend_model(const std::function<void(nn::Model&)>& use) {
   });
 }
 
-/// Blocks that share a parameter must not be cut apart. The model itself says which blocks these
-/// are, because bits depend on it.
+/// Blocks that share a parameter must stay in one stage. Bits depend on this, so these blocks are
+/// read from the model itself.
 void CpuBackend::prepare(const Preparation& preparation) {
   const auto& options = context_.setup.options;
   const auto& layout = context_.layout();

@@ -46,7 +46,7 @@ class CpuBackend final : public HostBackend {
   std::vector<ReplicaPipeline> pipelines_;
   std::unique_ptr<EarlyLeaf> early_;  ///< only if the job is on several hosts
   std::optional<plan::StepFlow> flow_;
-  std::atomic<int> stages_written_ = 0;  ///< of the leaf under way
+  std::atomic<int> stages_written_ = 0;  ///< of the current leaf
 };
 
 }  // namespace lockstep::train

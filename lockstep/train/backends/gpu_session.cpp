@@ -31,7 +31,9 @@ class GpuEvaluation {
 }  // namespace
 
 GpuSession::GpuSession(const BackendContext& context, std::shared_ptr<const gpu::NcclGroup> group)
-    : context_(context), spans_(context.watchers().track("device 0")), threads_(1, [threads = context.layout().threads_per_device] {
+    : context_(context),
+      spans_(context.watchers().track("device 0")),
+      threads_(1, [threads = context.layout().threads_per_device] {
         nn::use_compute_threads(threads);
       }) {
   const auto& setup = context.setup;
@@ -51,6 +53,7 @@ GpuSession::GpuSession(const BackendContext& context, std::shared_ptr<const gpu:
                             .leaf_type = setup.leaf_type(),
                             .replicas = context.layout().replicas,
                             .divisor = context.rules.divisor,
+                            .step_rules = context.rules.step_rules,
                             .seed = setup.options.seed(),
                             .is_deterministic = setup.options.is_deterministic(),
                             .home = context.state.sum().states(),
@@ -111,26 +114,37 @@ void GpuSession::warn_of_memory(std::int64_t needed, std::int64_t available) con
       context_.setup.options.fuse() == Fuse::Off ? "" : "--fuse off, or "));
 }
 
-void GpuSession::evaluate(Evaluator& evaluator) {
+void GpuSession::evaluate(Evaluator& evaluator, StateSource source) {
   const auto& loader = evaluator.loader();
-  nn::with_torch_errors("evaluate", [&] {
-    const GpuEvaluation evaluation(
-        *gpu_, {loader.fields(), loader.tensors().picture_format(), {}}, evaluator.task().weights);
-    while (const auto batch = evaluator.take()) {
-      evaluator.put(*batch, gpu_->evaluate(BatchTensors::as_loaded(*batch),
-                                           evaluator.task().class_field));
-      context_.communicator().heartbeat("evaluating");
-    }
+  const auto weights = evaluator.task().weights;
+  threads_.run([&](int) {
+    nn::with_torch_errors("evaluate", [&] {
+      refresh(source, weights);
+      const GpuEvaluation evaluation(
+          *gpu_, {loader.fields(), loader.tensors().picture_format(), {}}, weights);
+      while (const auto batch = evaluator.take()) {
+        evaluator.put(
+            *batch, gpu_->evaluate(BatchTensors::as_loaded(*batch), evaluator.task().class_field));
+        context_.communicator().heartbeat("evaluating");
+      }
+    });
   });
 }
 
-at::Tensor GpuSession::predict(const at::Tensor& input, WeightsKind weights) {
+at::Tensor GpuSession::predict(const at::Tensor& input, WeightsKind weights, StateSource source) {
   at::Tensor output;
   nn::with_torch_errors("predict", [&] {
+    refresh(source, weights);
     const GpuEvaluation evaluation(*gpu_, {}, weights);
     output = gpu_->predict(input);
   });
   return output;
+}
+
+void GpuSession::refresh(StateSource source, WeightsKind weights) const {
+  if (source == StateSource::Gpu) return;
+  if (weights == WeightsKind::Average) return upload();
+  gpu_->refresh(context_.state.current());
 }
 
 }  // namespace lockstep::train

@@ -30,10 +30,13 @@ class GpuSession {
   /// Chooses which micro-batches are computed together, from the memory of the GPU.
   void prepare(const TrainingBackend::Preparation& preparation, std::int64_t steps, Passes passes);
 
-  void evaluate(Evaluator& evaluator);
-  at::Tensor predict(const at::Tensor& input, WeightsKind weights);
+  /// Where the newest state is.
+  enum class StateSource : std::uint8_t { Gpu, Host };
+  void evaluate(Evaluator& evaluator, StateSource source);
+  at::Tensor predict(const at::Tensor& input, WeightsKind weights, StateSource source);
 
  private:
+  void refresh(StateSource source, WeightsKind weights) const;
   void warn_of_memory(std::int64_t needed, std::int64_t available) const;
 
   const BackendContext context_;

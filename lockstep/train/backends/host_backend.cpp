@@ -29,7 +29,7 @@ std::vector<StepOutput> HostBackend::run() {
   for (auto& times : times_) {
     times = {.stages = std::vector<StageCounters>(stages), .spans = times.spans};
   }
-  run_step(*this, context_.rules.decisions, 0);
+  run_step(*this, context_.rules.step_rules, 0);
   record_times(whole.lap());
   std::vector<StepOutput> outputs;
   outputs.push_back(std::move(output_));
@@ -55,15 +55,19 @@ void HostBackend::write_requests(std::span<float> totals) {
   if (sum_.is_at_last_leaf()) context_.requests.write_into(to);
 }
 
-/// The step writes the next version where an older version is, which may still be copied for a
-/// checkpoint. Only the instance that copies waits here. The others wait for its leaves.
+/// Waits for all leaves, and adds their totals. `ShardedUpdate` adds the elements of a block when a
+/// later operation reaches the block, so that they are still in the cache.
+///
+/// The update of this step overwrites the version before the current one. A checkpoint may still be
+/// copying that version. Only the instance that copies can wait for this, and the other instances
+/// of the host wait for that instance in `sum_.reduce`.
 void HostBackend::reduce(std::int64_t) {
   watch_ = {};
   context_.copy.wait_before_write();
   sum_.reduce({.divisor = context_.rules.divisor,
                .num_divided = context_.state.weights().num_parameters,
-               .passes = context_.rules.measures() ? comm::ShardedUpdate::Passes::Several
-                                                   : comm::ShardedUpdate::Passes::One,
+               .passes = context_.rules.need_whole_sum() ? comm::ShardedUpdate::Passes::Several
+                                                         : comm::ShardedUpdate::Passes::One,
                .spans = spans_,
                .step = number()});
   waited_seconds_ = watch_.lap() - sum_.waited_for_hosts();
@@ -93,7 +97,7 @@ void HostBackend::measure_trust(std::int64_t) {
     update_.measure_trust(part, input, decision_, sum_.values_of(part.block));
   }
   sum_.share_measured();
-  update_.decide_trust(sum_.measured(), decision_);
+  decision_.trust = update_.decide_trust(sum_.measured());
 }
 
 void HostBackend::update(std::int64_t) {
@@ -135,8 +139,8 @@ void HostBackend::report(std::int64_t) {
   if (communicator.is_leader()) communicator.note_step(progress().steps);
 }
 
-/// Devices work side by side, so the step took the mean of their times. The rest of the step is
-/// idle: waits for other devices and other instances.
+/// Devices run in parallel, so the time of a phase is the mean over the devices. The rest of the
+/// step is idle time: waits for other devices and other instances.
 void HostBackend::record_times(double seconds) {
   const auto reduce = watch_.lap() + sum_.waited_for_hosts();
   DeviceTimes mean;

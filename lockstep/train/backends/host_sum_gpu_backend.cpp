@@ -24,7 +24,7 @@ void HostSumGpuBackend::compute_leaves(std::int64_t) {
   times.data += watch.lap();
   const auto& local = context_.layout().local;
   for (int replica = local.first; replica < local.first + local.count; ++replica) {
-    const events::TimedScope span(session_.spans(), events::SpanKind::Launch, before().steps);
+    const events::TimedScope span(session_.spans(), events::SpanKind::Launch, number());
     compute_leaf(replica);
     context_.communicator().heartbeat("computing");
   }
@@ -33,7 +33,7 @@ void HostSumGpuBackend::compute_leaves(std::int64_t) {
 }
 
 void HostSumGpuBackend::take_batches() {
-  const events::TimedWait wait(session_.spans(), before().steps);
+  const events::TimedWait wait(session_.spans(), number());
   const auto& local = context_.layout().local;
   for (int replica = local.first; replica < local.first + local.count; ++replica) {
     for (std::int64_t k = 0; k < context_.setup.options.gradient_accumulation(); ++k) {
@@ -47,9 +47,8 @@ void HostSumGpuBackend::compute_leaf(int replica) {
   const auto to = leaf();
   const auto totals = to.last(layout.count());
   std::ranges::fill(totals, 0.0F);
-  const auto found =
-      session_.gpu().make_leaf(replica, before().steps, to.first(to.size() - totals.size()),
-                               layout.changed(totals));
+  const auto found = session_.gpu().make_leaf(
+      replica, before().steps, to.first(to.size() - totals.size()), layout.changed(totals));
   const auto place = static_cast<std::size_t>(replica);
   layout.losses(totals)[place] = found.losses[place];
   std::ranges::copy(found.metrics, layout.metrics(totals).begin());
@@ -70,16 +69,6 @@ std::array<float, LeafTotals::kHashBytes> HostSumGpuBackend::integer_hash() cons
 void HostSumGpuBackend::check_integers(std::span<const float> hash_sums) const {
   check_integers_agree(context_.state.weights(), hash_sums, integer_hash(),
                        context_.layout().replicas);
-}
-
-void HostSumGpuBackend::evaluate(Evaluator& evaluator) {
-  session_.gpu().refresh(context_.state.current());
-  session_.evaluate(evaluator);
-}
-
-at::Tensor HostSumGpuBackend::predict(const at::Tensor& input, WeightsKind weights) {
-  session_.gpu().refresh(context_.state.current());
-  return session_.predict(input, weights);
 }
 
 }  // namespace lockstep::train

@@ -14,8 +14,12 @@ class HostSumGpuBackend final : public HostBackend {
   void load_state() override { session_.upload(); }
   void lend_model(const std::function<void(nn::Model&)>& use) override { session_.lend_model(use); }
   void prepare(const Preparation& preparation) override;
-  void evaluate(Evaluator& evaluator) override;
-  at::Tensor predict(const at::Tensor& input, WeightsKind weights) override;
+  void evaluate(Evaluator& evaluator) override {
+    session_.evaluate(evaluator, GpuSession::StateSource::Host);
+  }
+  at::Tensor predict(const at::Tensor& input, WeightsKind weights) override {
+    return session_.predict(input, weights, GpuSession::StateSource::Host);
+  }
 
  private:
   void compute_leaves(std::int64_t index) override;

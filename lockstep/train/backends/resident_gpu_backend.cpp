@@ -4,7 +4,6 @@
 
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/train/device_times.h"
-#include "lockstep/train/engine/run_step.h"
 
 namespace lockstep::train {
 
@@ -44,14 +43,12 @@ std::vector<StepOutput> ResidentGpuBackend::run() {
        .first = next_step_,
        .steps_before = progress_.steps,
        .lr_factor = [&](std::int64_t step) { return factor(options.schedule(), length, step); },
-       .record_step =
-           [&](std::int64_t index) { run_step(*this, context_.rules.decisions, index); },
        .spans = session_.spans()});
   const auto computed = watch.lap();
   exchange_requests(context_.state.totals().requests(std::span(steps.back().totals)));
   const auto exchanged = watch.lap();
   std::vector<StepOutput> outputs;
-  for (const auto& step : steps) outputs.push_back(finish_step(step));
+  for (const auto& step : steps) outputs.push_back(account_for(step));
   next_step_ += std::ssize(steps);
   auto& communicator = context_.communicator();
   if (communicator.is_leader()) communicator.note_step(progress_.steps);
@@ -63,7 +60,7 @@ std::vector<StepOutput> ResidentGpuBackend::run() {
 }
 
 /// Checks and reports a step that the GPU has committed.
-StepOutput ResidentGpuBackend::finish_step(const ResidentTraining::Step& step) {
+StepOutput ResidentGpuBackend::account_for(const ResidentTraining::Step& step) {
   const auto before = progress_;
   context_.account.check(step.totals, before);
   progress_ = context_.account.advance(before, step.totals, step.is_skipped);
@@ -72,7 +69,7 @@ StepOutput ResidentGpuBackend::finish_step(const ResidentTraining::Step& step) {
 
 /// Instances exchange requests once per launch. An instance that is faster waits here.
 void ResidentGpuBackend::exchange_requests(std::span<float> requests) {
-  const events::TimedScope span(session_.spans(), events::SpanKind::Reduce, progress_.steps);
+  const events::TimedScope span(session_.spans(), events::SpanKind::Reduce, progress_.steps + 1);
   context_.requests.write_into(requests);
   auto& communicator = context_.communicator();
   if (communicator.size() > 1) {
@@ -88,7 +85,8 @@ void ResidentGpuBackend::store_state() {
   snapshots_.finish();
 }
 
-/// A snapshot is written where an older version is, which may still be copied for a checkpoint.
+/// A snapshot overwrites the version before the current one. A checkpoint may still be copying that
+/// version.
 void ResidentGpuBackend::begin_snapshot() {
   context_.copy.wait_before_write();
   snapshots_.begin(progress_);
@@ -103,7 +101,8 @@ void ResidentGpuBackend::take_snapshots() {
   if (is_due && !snapshots_.is_under_way()) begin_snapshot();
 }
 
-/// A snapshot needs all instances, so an instance that reads alone downloads the state itself.
+/// A snapshot needs all instances, so an instance that reads alone downloads the state itself. The
+/// last checkpoint may still be copying `own_state_`.
 const std::byte* ResidentGpuBackend::read_state() {
   if (context_.communicator().size() == 1) {
     store_state();

@@ -3,19 +3,18 @@
 #include <vector>
 
 #include "lockstep/train/backends/gpu_session.h"
-#include "lockstep/train/engine/step_backend.h"
 #include "lockstep/train/gpu_snapshots.h"
 #include "lockstep/train/resident_training.h"
 
 namespace lockstep::train {
 
-/// Keeps the state on a GPU. The operations of `run_step` are recorded and launched together: a
-/// launch has the steps of an iteration. With several instances, each GPU has the whole state, and
-/// the GPUs add their leaves with NCCL.
+/// Keeps the state on a GPU. `GpuTraining` records the operations of `run_step`, and launches them
+/// together: a launch has the steps of an iteration, or `Options::steps_at_once` of them. With
+/// several instances, each GPU has the whole state, and the GPUs add their leaves with NCCL.
 ///
 /// The host knows the progress. The rest of the state arrives with snapshots; after a crash,
 /// training continues with the last one.
-class ResidentGpuBackend final : public TrainingBackend, private StepBackend {
+class ResidentGpuBackend final : public TrainingBackend {
  public:
   ResidentGpuBackend(const BackendContext& context, std::shared_ptr<const gpu::NcclGroup> group);
 
@@ -28,24 +27,15 @@ class ResidentGpuBackend final : public TrainingBackend, private StepBackend {
   void prepare(const Preparation& preparation) override;
   void begin(const DataLoader::Iteration& iteration, std::int64_t first_step) override;
   std::vector<StepOutput> run() override;
-  void evaluate(Evaluator& evaluator) override { session_.evaluate(evaluator); }
+  void evaluate(Evaluator& evaluator) override {
+    session_.evaluate(evaluator, GpuSession::StateSource::Gpu);
+  }
   at::Tensor predict(const at::Tensor& input, WeightsKind weights) override {
-    return session_.predict(input, weights);
+    return session_.predict(input, weights, GpuSession::StateSource::Gpu);
   }
 
  private:
-  // Recorded by `run_step`:
-  void compute_leaves(std::int64_t index) override { gpu_.compute_leaves(index); }
-  void reduce(std::int64_t index) override { gpu_.reduce(index); }
-  void check(std::int64_t /*index*/) override {}  // `finish_step` checks after the launch
-  void measure_gradients(std::int64_t /*index*/) override { gpu_.measure_gradients(); }
-  void decide(std::int64_t index) override { gpu_.decide(context_.rules.decisions, index); }
-  void measure_trust(std::int64_t /*index*/) override { gpu_.measure_trust(); }
-  void update(std::int64_t /*index*/) override { gpu_.update(); }
-  void commit(std::int64_t /*index*/) override { gpu_.finish_step(context_.rules.decisions); }
-  void report(std::int64_t /*index*/) override {}  // `finish_step` reports after the launch
-
-  StepOutput finish_step(const ResidentTraining::Step& step);
+  StepOutput account_for(const ResidentTraining::Step& step);
   void exchange_requests(std::span<float> requests);
   void take_snapshots();
   void begin_snapshot();
@@ -58,9 +48,10 @@ class ResidentGpuBackend final : public TrainingBackend, private StepBackend {
   GpuSnapshots snapshots_;
   Progress progress_;
   DataLoader::Iteration iteration_{};
-  std::int64_t next_step_ = 0;                ///< of the iteration
-  std::int64_t launches_since_snapshot_ = 0;  ///< 0: the host has the newest state, or soon will
-  std::vector<std::byte> own_state_;          ///< downloaded for this instance alone
+  std::int64_t next_step_ = 0;  ///< of the iteration
+  /// 0: the host has the newest state, or is downloading it.
+  std::int64_t launches_since_snapshot_ = 0;
+  std::vector<std::byte> own_state_;  ///< downloaded for this instance alone
 };
 
 }  // namespace lockstep::train

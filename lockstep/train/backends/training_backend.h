@@ -36,8 +36,9 @@ struct BackendContext {
   const events::Watchers& watchers() const { return setup.options.watchers(); }
 };
 
-/// The devices of an instance: their replicas, and the place where the newest state is. There are
-/// three backends; `make_backend` chooses one.
+/// The devices of an instance: their replicas, and the place where the newest state is. `run()`
+/// calls `run_step` with the operations of the backend (`StepBackend`). `make_backend` chooses one
+/// of three backends:
 ///
 ///     CpuBackend          replicas on device threads; the host sums and updates
 ///     HostSumGpuBackend   replicas on a GPU; the host sums and updates
@@ -51,11 +52,12 @@ class TrainingBackend {
 
   /// Continues with the current version of the shared state.
   virtual void load_state() = 0;
-  /// Makes the newest state the current version of the shared state.
+  /// Makes the newest state the current version of the shared state. Every instance calls it.
   virtual void store_state() = 0;
-  /// The newest state, for this instance alone; may store it. Valid until the next call of a member.
+  /// Returns the newest state, for a checkpoint or for the program. One instance may call it alone.
+  /// The result is valid until the next call of a member.
   virtual const std::byte* read_state() = 0;
-  /// The newest state. Never changes the shared state, so that it may be called after an error.
+  /// Returns the newest state after an error, when the other instances may be gone.
   virtual const std::byte* copy_state() = 0;
   /// The progress of the newest state.
   virtual const Progress& progress() const = 0;

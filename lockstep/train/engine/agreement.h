@@ -11,7 +11,8 @@
 namespace lockstep::train {
 
 /// Checks that all instances train the same model with the same options and the same optimizer.
-/// Returns a number that identifies the three, and the number of replicas. Every instance calls it.
+/// Returns a fingerprint of the model, the options, the optimizer and the number of replicas. Every
+/// instance calls it.
 ///
 /// Errors: `Options`, on every instance, if they differ.
 std::uint64_t agree_on_training(comm::Communicator& communicator,

@@ -66,7 +66,7 @@ Engine::Engine(EngineSetup setup)
             StateTensors(state_.weights(), state_.shape(), original_.slots(), setup_.optimizer)),
       account_({.weights = state_.weights(),
                 .totals = state_.totals(),
-                .rules = rules_.decisions,
+                .rules = rules_.step_rules,
                 .metric_scales = metric_scales(setup_.task),
                 .tell = tell_on_first(setup_)}),
       requests_(communicator().rank()),
@@ -116,6 +116,7 @@ std::vector<StepOutput> Engine::step(const StepPosition& position) {
 
 EvaluationMeans Engine::evaluate(EvaluationLoader& loader, const EvaluationTask& task,
                                  const std::function<void(std::int64_t)>& on_batch) {
+  weights_in(state_.shape(), state_.current(), task.weights);  // refuses a missing average
   Evaluator evaluator(loader, task, metric_scales(setup_.task), on_batch);
   EvaluationMeans means;
   guarded([&] {
@@ -126,6 +127,7 @@ EvaluationMeans Engine::evaluate(EvaluationLoader& loader, const EvaluationTask&
 }
 
 at::Tensor Engine::predict(const at::Tensor& input, WeightsKind weights) {
+  weights_in(state_.shape(), state_.current(), weights);  // refuses a missing average
   return backend_->predict(input, weights);
 }
 
@@ -149,8 +151,7 @@ void Engine::publish_first_version(const Progress& progress) {
       std::memcpy(shape.average(state).data(), all, shape.weights(state).size_bytes());
     }
     shape.progress(state) = progress;
-    shape.progress(state).loss_scale =
-        setup_.has_loss_scaling() ? setup_.options.loss_scale() : 1;
+    shape.progress(state).loss_scale = setup_.has_loss_scaling() ? setup_.options.loss_scale() : 1;
   });
 }
 
@@ -200,10 +201,6 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
     });
     load_state();
   });
-}
-
-bool Engine::take_checkpoint_request() {
-  return requests_.take_checkpoint_request(progress().steps);
 }
 
 /// Reports an error of `action` to the other instances, so that they do not wait until they time

@@ -21,8 +21,9 @@ namespace lockstep::train {
 ///     run_step (engine/run_step.h)   one optimizer step, from top to bottom
 ///     StepBackend, TrainingBackend   the devices
 ///     SharedState                    two versions of the state, and the commit word
-///     StepAccount                    losses, progress, and errors of a step
-///     CheckpointCopy, Evaluator      one task each
+///     StepAccount                    result, progress and errors of a step
+///     CheckpointCopy                 copies a version for a checkpoint, while training continues
+///     Evaluator                      one evaluation
 ///
 /// If the launcher keeps the memory of the state, an engine of a restarted job continues with it.
 /// Every instance makes the same calls in the same order, on one thread at a time. After an error
@@ -30,7 +31,7 @@ namespace lockstep::train {
 class Engine final : public Recoverable {
  public:
   explicit Engine(EngineSetup setup);
-  /// The program keeps the model, with the weights that it has now.
+  /// Gives the trained weights back to the model of the program.
   ~Engine() override;
 
   const JobLayout& layout() const noexcept { return setup_.layout; }
@@ -49,16 +50,17 @@ class Engine final : public Recoverable {
   /// Runs the next optimizer step, or as many as a GPU runs in one launch.
   std::vector<StepOutput> step(const StepPosition& position);
 
-  /// Errors: `Options` for an average that is not kept; those of `evaluate_output`.
+  /// Errors: `Options` if the optimizer keeps no average; those of `evaluate_output`.
   EvaluationMeans evaluate(EvaluationLoader& loader, const EvaluationTask& task,
                            const std::function<void(std::int64_t done)>& on_batch);
   /// The output for an input. Instances call it independently of each other.
   at::Tensor predict(const at::Tensor& input, WeightsKind weights);
 
-  /// Calls `look` with the model as it is now. Changes are lost.
+  /// Calls `look` with the current model. Changes are lost.
   void with_model(WeightsKind weights, const std::function<void(nn::Model&)>& look);
-  /// Lets `change` change the weights and the buffers. The changes of instance 0 count. The
-  /// optimizer starts anew. `loads` is the number of such changes in the whole run.
+  /// Calls `change`, which may change weights and buffers. All instances receive the weights of
+  /// instance 0. The optimizer state is reset. `loads` is the number of such calls in the whole
+  /// run.
   void set_model(const std::function<void(nn::Model&)>& change, std::int64_t loads);
 
   // For recovery:
@@ -72,7 +74,7 @@ class Engine final : public Recoverable {
   CheckpointCopy::Copy begin_copy() override { return copy_.begin(backend_->read_state()); }
   double waited_for_copies() const override { return copy_.waited_seconds(); }
   void request(Request request) override { requests_.make(request); }
-  bool take_checkpoint_request() override;
+  bool take_checkpoint_request() override { return requests_.take_checkpoint_request(); }
   void guarded(const std::function<void()>& action) override;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// A training with every decision made.
+/// The parts of a training, with every option decided.
 struct EngineSetup {
   Options options;
   JobLayout layout;

@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// What an evaluation computes.
+/// The options of an evaluation.
 struct EvaluationTask {
   WeightsKind weights = WeightsKind::Trained;
   std::string class_field{};  ///< for the confusion matrix; empty: no matrix
@@ -24,7 +24,7 @@ struct EvaluationTask {
 struct EvaluationMeans {
   double loss = 0;
   std::vector<double> metrics;
-  ConfusionMatrix confusion{};  ///< if a field with classes was named
+  ConfusionMatrix confusion{};  ///< empty unless `EvaluationTask::class_field` is set
 };
 
 /// One evaluation: hands out the batches of this instance, and combines the results of the batches
@@ -47,7 +47,7 @@ class Evaluator {
   EvaluationLoader& loader() const noexcept { return loader_; }
   const EvaluationTask& task() const noexcept { return task_; }
 
-  /// The next batch of this instance; nothing after the last.
+  /// Returns the next batch of this instance, or nullopt after the last one.
   std::optional<data::Batch> take();
   void put(const data::Batch& batch, const ReplicaResult& result);
 
@@ -66,7 +66,7 @@ class Evaluator {
   std::mutex mutex_;  ///< protects `batches_`, `on_batch_` and `num_classes_`
   std::int64_t done_ = 0;
   bool is_over_ = false;
-  std::size_t width_;  ///< numbers of a batch: the sum of its losses, then of each metric
+  std::size_t width_;         ///< numbers of a batch: the sum of its losses, then of each metric
   std::vector<double> sums_;  ///< by batch
   std::int64_t num_classes_ = 0;
   /// By sample: its class and the predicted class in one number. 0: not evaluated.

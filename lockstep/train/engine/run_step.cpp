@@ -2,8 +2,9 @@
 
 namespace lockstep::train {
 
-/// The training step of lockstep, from top to bottom. Its result depends on the number of replicas
-/// and on the data, and not on the number of instances, hosts or devices.
+/// The training step of lockstep, from top to bottom. The result depends on the number of replicas
+/// and on the data. It does not depend on the number of instances, hosts or devices, except on a
+/// GPU without `--deterministic` and with `--reduction-order fast`.
 void run_step(StepBackend& backend, const optimizer::StepRules& rules, std::int64_t index) {
   // Each replica computes the gradient of its G micro-batches. This gradient is a leaf.
   backend.compute_leaves(index);
@@ -11,7 +12,7 @@ void run_step(StepBackend& backend, const optimizer::StepRules& rules, std::int6
   // The leaves of all replicas are added along a tree whose shape depends only on their number.
   backend.reduce(index);
 
-  // A loss that is not finite ends the training here. The last committed version stays intact.
+  // A loss that is not finite ends the training here.
   backend.check(index);
 
   // Clipping and loss scaling depend on the whole gradient, so it is measured before any update.
@@ -22,11 +23,11 @@ void run_step(StepBackend& backend, const optimizer::StepRules& rules, std::int6
   // LAMB also needs the norms of the weights and of the clipped direction of each parameter.
   if (rules.has_trust_ratios) backend.measure_trust(index);
 
-  // The optimizer reads the current version of the state and writes the next version.
+  // The optimizer computes the next weights, its own state, and the averages.
   backend.update(index);
 
-  // One word makes the next version current. After a crash, training continues with the version
-  // that was committed last.
+  // The step is complete. On the host, one word makes the next version of the state current, so a
+  // crash at any moment leaves a complete version.
   backend.commit(index);
 
   backend.report(index);

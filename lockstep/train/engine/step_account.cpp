@@ -41,8 +41,9 @@ void StepAccount::name_idle_parameters(std::span<const float> totals) {
     if (changed[i] == 0 && named_.insert(name).second) names.push_back(name);
   }
   if (names.empty()) return;
-  parts_.tell(fmt::format("parameters without a gradient on any replica stay as they are: {}",
-                          fmt::join(names, ", ")));
+  parts_.tell(
+      fmt::format("no replica has a gradient for these parameters, so they are not updated: {}",
+                  fmt::join(names, ", ")));
 }
 
 Progress StepAccount::advance(const Progress& before, std::span<const float> totals,

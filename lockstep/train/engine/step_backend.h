@@ -4,41 +4,63 @@
 
 namespace lockstep::train {
 
-/// The operations of a training step. `run_step` calls them; a backend is a class that implements
-/// them for one kind of device.
+/// The operations of a training step, for one kind of device. `run_step` calls them in order. Each
+/// `TrainingBackend` implements them, and its `run()` calls `run_step` with itself.
 ///
-/// A backend either executes an operation when it is called (`CpuBackend`, `HostSumGpuBackend`), or
-/// adds the operation to a recording of D steps, which it launches later (`ResidentGpuBackend`).
-/// Therefore no operation returns a value. A recording backend checks and reports the steps when
-/// the launch has finished.
+///     operation           CpuBackend and HostSumGpuBackend      ResidentGpuBackend
+///     ------------------  ------------------------------------  ----------------------------------
+///     compute_leaves      device threads or a GPU compute the   the GPU computes the leaves and
+///     adds
+///                         leaves; a new leaf is added to the    each to the nodes of the tree
+///                         leaves of this instance immediately
+///     reduce              waits for the leaves of all           with several GPUs: NCCL exchanges
+///                         instances and adds their totals; the  the nodes of the GPUs
+///                         elements are added block by block, as
+///                         the next operation reaches them
+///     check               losses and integer buffers            after the launch: losses
+///     measure_gradients,  each instance measures its slice;     each GPU measures the whole sum
+///     measure_trust       then all read the values of all
+///     decide              `StepRules` on the host               `StepRules` in a kernel
+///     update              each instance writes its slice of     each GPU updates its whole state
+///     in
+///                         the next version                      place
+///     commit              one word makes the next version       counts the updates and sets the
+///     loss
+///                         current                               scale; the host gets versions with
+///                                                               snapshots
+///     report              the result of the step                after the launch
 ///
-/// `index` is the position of the step in the recording, from 0 to D-1, and 0 if the backend does
-/// not record. A recorded operation must not depend on the step number, the learning rate or the
-/// number of updates. It reads them from tables on the device, at this index. The backend fills the
-/// tables before each launch.
+/// A backend either executes an operation when it is called, or adds it to the recording of a
+/// launch (`ResidentGpuBackend`). Therefore no operation returns a value.
 ///
-/// How a backend for several GPUs that exchange slices would fit:
+/// `index` is the position of the step in the recording, and 0 if the backend does not record. A
+/// launch has at most min(D, `Options::steps_at_once`) steps. A recorded operation must not depend
+/// on the step number, the learning rate or the number of updates. It reads them from tables on the
+/// device, at this index. The backend fills the tables before each launch.
 ///
-///     compute_leaves     every GPU runs its replicas and adds their leaves, as on one GPU
-///     reduce             every GPU receives the nodes of its slice from the other GPUs, and adds
-///                        them along the tree; the totals are reduced on all GPUs
-///     measure_…, decide  every GPU measures its slice; the measured values are all-gathered, so
-///                        that all GPUs decide the same
-///     update             every GPU updates its slice of the state
-///     commit             the slices of the new weights are all-gathered
+/// A backend for several GPUs that exchange slices would fit in as follows. Its slices are those of
+/// `comm::ShardedUpdate::slice_of`, as between the instances of a host.
 ///
-/// Its slices are `comm::ShardedUpdate::slice_of`, as between the instances of a host.
+///     compute_leaves      every GPU computes its replicas and adds their leaves, as on one GPU
+///     reduce              every GPU receives the nodes of its slice from the other GPUs, and adds
+///                         them along the tree; the totals are added on all GPUs
+///     measure_…, decide   every GPU measures its slice; an all-gather shares the measured values,
+///                         so that all GPUs make the same decision
+///     update              every GPU updates its slice of the state
+///     commit              an all-gather shares the slices of the new weights
 class StepBackend {
  public:
   virtual ~StepBackend() = default;
 
-  /// Runs forward and backward for the G micro-batches of each local replica. Each replica yields
-  /// one leaf: gradients, buffers, its loss and its metrics.
+  /// Runs forward and backward for the G micro-batches of each local replica. A leaf has the
+  /// gradients, the buffers, the loss and the metrics of one replica. On a GPU, one pass may
+  /// compute several replicas; then a leaf is their sum.
   virtual void compute_leaves(std::int64_t index) = 0;
-  /// Adds the leaves of all replicas of the job along the fixed tree. Every instance gets the
-  /// totals.
+  /// Completes the sum of the leaves of all replicas of the job along the fixed tree. Every
+  /// instance gets the totals.
   virtual void reduce(std::int64_t index) = 0;
-  /// Throws if a loss is not finite, or if integer buffers differ between replicas.
+  /// Throws if a loss is not finite and loss scaling cannot skip the step, or if integer buffers
+  /// differ between replicas.
   virtual void check(std::int64_t index) = 0;
   /// Measures the summed gradient in fixed blocks: squares, and numbers that are not finite.
   virtual void measure_gradients(std::int64_t index) = 0;
@@ -47,9 +69,9 @@ class StepBackend {
   virtual void decide(std::int64_t index) = 0;
   /// Measures weights and directions in fixed blocks, and decides LAMB's trust ratios.
   virtual void measure_trust(std::int64_t index) = 0;
-  /// Writes the next version of all weights, optimizer states, averages and buffers.
+  /// Computes the next weights, optimizer states, averages and buffers.
   virtual void update(std::int64_t index) = 0;
-  /// Makes the next version and its progress current.
+  /// Completes the step: the new state and its progress are current.
   virtual void commit(std::int64_t index) = 0;
   /// Reports the loss and the metrics of the step.
   virtual void report(std::int64_t index) = 0;

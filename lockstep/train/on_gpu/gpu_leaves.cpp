@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Where tensors stand in flat rows: parameters, then buffers.
+/// The places of the tensors in flat rows: parameters, then buffers.
 std::vector<gpu::Extent> extents_of(const WeightLayout& weights) {
   std::vector<gpu::Extent> extents;
   for (const auto& parameter : weights.parameters) {
@@ -20,7 +20,7 @@ std::vector<gpu::Extent> extents_of(const WeightLayout& weights) {
   return extents;
 }
 
-/// One number within a struct on the GPU, as a tensor.
+/// A member of a struct on the GPU, as a tensor.
 at::Tensor member(const at::Tensor& bytes, std::size_t offset, at::ScalarType type) {
   const auto size = static_cast<std::int64_t>(at::elementSize(type));
   return bytes.narrow(0, static_cast<std::int64_t>(offset), size).view(type).select(0, 0);
@@ -102,7 +102,7 @@ GpuPassResult GpuLeaves::run_pass(const GpuPass& pass, const Fields& fields) {
                     {.seed = setup_.seed, .step = step_.data_ptr<std::int64_t>()});
 }
 
-/// Where a replica's micro-batches come in several passes, each has its share of the mean.
+/// If a replica has several passes, each pass adds its share of the mean.
 void GpuLeaves::add_found(const GpuPass& pass, const GpuPassResult& result, const Found& to) const {
   const auto share =
       static_cast<double>(pass.micro_batches) / static_cast<double>(work_.input.micro_batches);
@@ -122,7 +122,7 @@ void GpuLeaves::hand_in(const GpuPass& pass, const TakeLeaf& take_leaf) {
                       setup_.weights.num_parameters, buffer_chunks(), changed_.data_ptr<float>(),
                       stream());
   }
-  // They are the mean over the replicas of the pass, and a leaf is their sum.
+  // The buffers are means over the replicas of the pass. A leaf is a sum.
   if (pass.replicas > 1) at::Tensor(model_.buffers()).mul_(pass.replicas);
   if (pass.micro_batches == work_.input.micro_batches) {
     take_leaf(table_of(tensors));
@@ -147,7 +147,7 @@ void GpuLeaves::send_has_gradient() {
                       has_gradient_.size() * sizeof(float), stream());
 }
 
-/// As they are: they are rounded once, when all are there.
+/// Adds unrounded gradients. They are rounded once, after the last pass of the replica.
 void GpuLeaves::accumulate(const GpuPass& pass, std::vector<gpu::LeafTensor> tensors,
                            const TakeLeaf& take_leaf) {
   for (auto& tensor : tensors) tensor.is_buffer = true;
@@ -177,8 +177,8 @@ void GpuLeaves::gather(const gpu::LeafTensor* table, gpu::Combine combine, float
               stream());
 }
 
-/// What is recorded finds each table at a place of its own, where it is put before the first
-/// launch. Else the stream has read the one before when the next is sent there.
+/// In a recording, each pass has its own table, which is filled before the first launch. Without a
+/// recording, all passes use one table: the stream orders the copies and the kernels.
 const gpu::LeafTensor* GpuLeaves::table_of(const std::vector<gpu::LeafTensor>& tensors) {
   const auto bytes = tensors.size() * sizeof(gpu::LeafTensor);
   if (is_recording_) {
@@ -208,7 +208,7 @@ void GpuLeaves::warm_up() {
 }
 
 void GpuLeaves::begin_recording(std::size_t most_passes) {
-  // One for each pass, and one more where a replica has several.
+  // One for each pass, and one more for the last pass of a replica that has several.
   constexpr std::size_t kTables = 2;
   recorded_.push_back({{}, gpu::DeviceMemory(kTables * most_passes * table_.bytes())});
   is_recording_ = true;

@@ -20,17 +20,17 @@
 
 namespace lockstep::train {
 
-/// The passes of an instance's replicas over samples that are on the GPU, and what they leave:
-/// gradients and buffers, gathered into flat rows.
+/// Computes the leaves of an instance's replicas from samples that are on the GPU, and gathers
+/// their gradients and buffers into flat rows.
 ///
-/// All of it can be recorded and launched again: between `begin_recording` and `end_recording`
+/// All of this can be recorded and launched again: between `begin_recording` and `end_recording`
 /// nothing is copied from the host.
 class GpuLeaves {
  public:
   GpuLeaves(const GpuSetup& setup, const c10::cuda::CUDAStream& stream,
             std::unique_ptr<nn::Model> model);
 
-  /// Before anything else but for the state and the model.
+  /// Called once, before all functions except those of the state and the model.
   void prepare(const GpuWork& work);
 
   GpuState& state() noexcept { return state_; }
@@ -38,20 +38,20 @@ class GpuLeaves {
   GpuModel& model() noexcept { return model_; }
   GpuInput& input() noexcept { return *input_; }
 
-  /// What is told to the kernels of a step, on the GPU.
+  /// The decisions of the step, on the GPU.
   gpu::StepControl* control() const;
   const at::Tensor& is_skipped() const noexcept { return is_skipped_; }
   void set_loss_scale(double scale, std::int64_t good_steps);
-  /// Of the training: what random layers draw for.
+  /// Sets the step of the training, which is a key of the random layers.
   void set_step(std::int64_t step) { step_.fill_(step); }
   void next_step() { step_.add_(1); }
 
-  /// Where passes write what they found, on the GPU.
+  /// The results of passes, on the GPU.
   struct Found {
     at::Tensor losses;   ///< f32 [replicas of the job]
     at::Tensor metrics;  ///< f32 [metrics]
   };
-  /// Hears of each leaf, when it can be gathered.
+  /// Called when a leaf is complete and can be gathered.
   using TakeLeaf = std::function<void(const gpu::LeafTensor* table)>;
   /// Runs passes, each with its part of a step's samples.
   void run(std::span<const GpuPass> passes, std::int64_t step, const Found& found,
@@ -60,16 +60,17 @@ class GpuLeaves {
   /// Combines the leaf with a flat row.
   void gather(const gpu::LeafTensor* table, gpu::Combine combine, float* row);
 
-  /// So that libraries have chosen and allocated what they need before anything is recorded.
+  /// Runs all passes, so that libraries choose their algorithms and allocate memory before a
+  /// recording.
   void warm_up();
-  /// `most_passes` is how many passes will be recorded.
+  /// `most_passes` is the number of passes that will be recorded.
   void begin_recording(std::size_t most_passes);
   void end_recording();
 
   gpu::Chunks chunks() const;
   gpu::Chunks parameter_chunks() const { return {chunks_.data(), num_parameter_chunks_}; }
   gpu::Chunks buffer_chunks() const;
-  /// By parameter, then buffer, on the GPU: 0 where nothing was learned, or nothing changed.
+  /// By parameter, then buffer, on the GPU: 0 if there is no gradient, or no change.
   const at::Tensor& changed() const noexcept { return changed_; }
   std::span<const float> has_gradient() const noexcept { return has_gradient_; }
 
@@ -94,23 +95,23 @@ class GpuLeaves {
   std::optional<GpuFields> fields_;
 
   at::Tensor control_;      ///< gpu::StepControl
-  at::Tensor loss_scale_;   ///< the one in it
-  at::Tensor is_skipped_;   ///< likewise
+  at::Tensor loss_scale_;   ///< a member of `control_`
+  at::Tensor is_skipped_;   ///< a member of `control_`
   at::Tensor step_;         ///< of the training
-  at::Tensor accumulated_;  ///< of a replica whose micro-batches come in several passes
+  at::Tensor accumulated_;  ///< gradients of a replica that has several passes
   at::Tensor changed_;
   DeviceTable<gpu::Chunk> chunks_;  ///< of parameters, then of buffers
   std::int32_t num_parameter_chunks_ = 0;
 
-  /// Tables that what is recorded reads, one after the other. Memory cannot be had while work is
-  /// recorded, so it is taken before.
+  /// The tables that a recording reads, one for each pass. Memory cannot be allocated during a
+  /// recording, so it is allocated before.
   struct RecordedTables {
     std::vector<gpu::LeafTensor> tensors;
     gpu::DeviceMemory memory;
   };
   std::vector<RecordedTables> recorded_;
   bool is_recording_ = false;
-  gpu::DeviceMemory table_;  ///< what is not recorded reads
+  gpu::DeviceMemory table_;  ///< for work that is not recorded
   std::vector<float> has_gradient_;
 };
 

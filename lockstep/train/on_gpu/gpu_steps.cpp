@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "lockstep/gpu/devices.h"
+#include "lockstep/train/engine/run_step.h"
 
 namespace lockstep::train {
 namespace {
@@ -33,7 +34,7 @@ void choose_algorithms(bool is_deterministic) {
 }
 
 gpu::UpdateRules rules_for(const GpuSetup& setup) {
-  if (setup.optimizer.kind() == OptimizerKind::Custom) return {};  // updates are made elsewhere
+  if (setup.optimizer.kind() == OptimizerKind::Custom) return {};  // the host updates the weights
   return gpu::update_rules(setup.optimizer, setup.divisor, setup.replicas);
 }
 
@@ -159,15 +160,13 @@ void GpuSteps::run(Work& work, std::size_t passes, const std::function<void()>& 
   }
 }
 
-void GpuSteps::launch(const GpuLaunch& launch,
-                      const std::function<void(std::int64_t)>& record_step) {
+void GpuSteps::launch(const GpuLaunch& launch) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   first_launched_ = launch.first_step;
-  with_gpu_errors(site(first_launched_), [&] { launch_steps(launch, record_step); });
+  with_gpu_errors(site(first_launched_), [&] { launch_steps(launch); });
 }
 
-void GpuSteps::launch_steps(const GpuLaunch& launch,
-                            const std::function<void(std::int64_t)>& record_step) {
+void GpuSteps::launch_steps(const GpuLaunch& launch) {
   launched_ = std::ssize(launch.lr_factors);
   const auto rows = gpu::num_coefficient_rows(static_cast<std::size_t>(launched_), skips());
   const auto table = coefficients_.entries().first(rows * settings_.size());
@@ -178,12 +177,13 @@ void GpuSteps::launch_steps(const GpuLaunch& launch,
                           .skips = skips()},
                          table);
   coefficients_.send_first(table.size(), raw_stream());
-  gpu::begin_iteration(leaves_.control(), raw_stream());
+  gpu::begin_launch(leaves_.control(), raw_stream());
   leaves_.set_step(launch.first_step);
   leaves_.input().hand_over();
-  run(steps_[launched_], work_.passes.size() * static_cast<std::size_t>(launched_), [&] {
-    for (std::int64_t step = 0; step < launched_; ++step) record_step(step);
-  });
+  run(recorded_launches_[launched_], work_.passes.size() * static_cast<std::size_t>(launched_),
+      [&] {
+        for (std::int64_t i = 0; i < launched_; ++i) run_step(*this, setup_.step_rules, i);
+      });
   records_.fetch_first(static_cast<std::size_t>(launched_), raw_stream());
   fetch_found();
   done_.record(stream_);
@@ -215,25 +215,25 @@ GpuLeaves::Found GpuSteps::found_in(std::int64_t step) const {
   return {.losses = losses_.select(0, step), .metrics = metrics_.select(0, step)};
 }
 
-void GpuSteps::compute_leaves(std::int64_t step) {
+void GpuSteps::compute_leaves(std::int64_t index) {
   next_leaf_ = 0;
-  leaves_.run(work_.passes, step, found_in(step),
+  leaves_.run(work_.passes, index, found_in(index),
               [&](const gpu::LeafTensor* table) { add_leaf(table); });
 }
 
 /// The leaves of this GPU are added while they are computed. This adds the nodes of all GPUs. Then
 /// each GPU has the whole sum, and makes the same update.
-void GpuSteps::reduce(std::int64_t step) {
+void GpuSteps::reduce(std::int64_t index) {
   if (!exchange_) return;
   std::vector<float*> nodes;
-  for (const int index : leaf_steps_.nodes) nodes.push_back(row(index));
+  for (const int node : leaf_steps_.nodes) nodes.push_back(row(node));
   if (setup_.order == ReductionOrder::Ordered) {
     exchange_->sum_ordered(nodes, row(0), raw_stream());
   } else {
     exchange_->sum_fast(nodes, row(0), raw_stream());
   }
   changed_.copy_(leaves_.changed());
-  const auto found = found_in(step);
+  const auto found = found_in(index);
   for (const auto& numbers : {changed_, found.losses, found.metrics}) {
     if (numbers.numel() == 0) continue;
     setup_.group->all_reduce(numbers.data_ptr<float>(), numbers.numel(), raw_stream());
@@ -254,59 +254,58 @@ gpu::UpdateCall GpuSteps::update_call() const {
   const auto states = setup_.optimizer.num_states();
   const auto& on_gpu = leaves_.state();
   auto* const state = on_gpu.data();
-  return {
-      .rules = rules_,
-      .rows = {.sum = row(0),
-               .weights = shape.weights(state).data(),
-               .first = states > 0 ? shape.kept(state, 0).data() : nullptr,
-               .second = states > 1 ? shape.kept(state, 1).data() : nullptr,
-               .average = setup_.optimizer.average_decay() ? shape.average(state).data() : nullptr,
-               .half = on_gpu.half().defined() ? on_gpu.half().data_ptr() : nullptr,
-               .half_type = setup_.compute},
-      .chunks = leaves_.chunks(),
-      .num_parameters = static_cast<std::int32_t>(setup_.weights.parameters.size()),
-      .changed = changed_.data_ptr<float>(),
-      .coefficients = coefficients_.data(),
-      .skips = skips(),
-      .trust = trust_.data(),
-      .control = leaves_.control()};
+  return {.rules = rules_,
+          .rows = {.sum = row(0),
+                   .weights = shape.weights(state).data(),
+                   .first = states > 0 ? shape.kept(state, 0).data() : nullptr,
+                   .second = states > 1 ? shape.kept(state, 1).data() : nullptr,
+                   .average = setup_.step_rules.averages() ? shape.average(state).data() : nullptr,
+                   .half = on_gpu.half().defined() ? on_gpu.half().data_ptr() : nullptr,
+                   .half_type = setup_.compute},
+          .chunks = leaves_.chunks(),
+          .num_parameters = static_cast<std::int32_t>(setup_.weights.parameters.size()),
+          .changed = changed_.data_ptr<float>(),
+          .coefficients = coefficients_.data(),
+          .skips = skips(),
+          .trust = trust_.data(),
+          .control = leaves_.control()};
 }
 
-void GpuSteps::measure_gradients() {
+void GpuSteps::measure_gradients(std::int64_t /*index*/) {
   gpu::measure(row(0), rules_.divisor, leaves_.parameter_chunks(), measured_.data(), raw_stream());
 }
 
 /// Without a measurement, the control keeps its initial values: no step is skipped, nothing is
 /// clipped.
-void GpuSteps::decide(const optimizer::StepRules& rules, std::int64_t step) {
-  if (!rules.measures_gradients()) return;
+void GpuSteps::decide(std::int64_t index) {
+  if (!setup_.step_rules.measures_gradients()) return;
   gpu::decide({.measured = measured_.data(),
                .num_chunks = leaves_.parameter_chunks().count,
-               .losses = losses_.select(0, step).data_ptr<float>(),
+               .losses = losses_.select(0, index).data_ptr<float>(),
                .num_losses = setup_.replicas,
-               .rules = rules},
+               .rules = setup_.step_rules},
               leaves_.control(), raw_stream());
 }
 
-void GpuSteps::measure_trust() {
+void GpuSteps::measure_trust(std::int64_t /*index*/) {
   const auto call = update_call();
   gpu::measure_trust(call, trust_sums_.data(), raw_stream());
   gpu::find_trust(trust_sums_.data(), ranges_.data(), call.num_parameters, trust_.data(),
                   raw_stream());
 }
 
-void GpuSteps::update() {
+void GpuSteps::update(std::int64_t /*index*/) {
   gpu::update(update_call(), raw_stream());
   keep_integers();
 }
 
-void GpuSteps::finish_step(const optimizer::StepRules& rules) {
-  gpu::finish_step({.changed = changed_.data_ptr<float>(),
-                    .counts = setup_.shape.counts(leaves_.state().data()).data(),
-                    .num_parameters = static_cast<std::int32_t>(setup_.weights.parameters.size()),
-                    .rules = rules,
-                    .records = records_.data()},
-                   leaves_.control(), raw_stream());
+void GpuSteps::commit(std::int64_t /*index*/) {
+  gpu::end_step({.changed = changed_.data_ptr<float>(),
+                 .counts = setup_.shape.counts(leaves_.state().data()).data(),
+                 .num_parameters = static_cast<std::int32_t>(setup_.weights.parameters.size()),
+                 .rules = setup_.step_rules,
+                 .records = records_.data()},
+                leaves_.control(), raw_stream());
   leaves_.next_step();
 }
 
@@ -340,7 +339,7 @@ GpuRecord GpuSteps::run_replica(int replica, std::int64_t step, std::span<float>
   if (replica == work_.input.replicas.first) leaves_.input().hand_over();
   leaves_.set_step(step);
   const auto passes = passes_of(replica);
-  run(replicas_[replica], passes.size(), [&] {
+  run(recorded_leaves_[replica], passes.size(), [&] {
     leaves_.run(passes, 0, found_in(0), [&](const gpu::LeafTensor* table) {
       leaves_.gather(table, gpu::Combine::Write, row(0));
     });

@@ -24,8 +24,8 @@
 
 namespace lockstep::train {
 
-/// Trains on one GPU with work that is recorded once and launched again: whole steps, several in one
-/// launch, or the leaves of single replicas.
+/// Trains on one GPU with work that is recorded once and launched again: whole steps, several in
+/// one launch, or the leaves of single replicas.
 ///
 /// A model that decides on the host what it computes cannot be recorded. Its kernels are launched
 /// one by one, and the user gets a warning.
@@ -43,16 +43,15 @@ class GpuSteps final : public GpuTraining {
   void prepare(GpuWork work) override;
   void take(std::int64_t step, data::Batch batch) override;
   void release() override { leaves_.input().release(); }
-  void launch(const GpuLaunch& launch,
-              const std::function<void(std::int64_t step)>& record_step) override;
+  void launch(const GpuLaunch& launch) override;
   std::vector<GpuRecord> wait() override;
-  void compute_leaves(std::int64_t step) override;
-  void reduce(std::int64_t step) override;
-  void measure_gradients() override;
-  void decide(const optimizer::StepRules& rules, std::int64_t step) override;
-  void measure_trust() override;
-  void update() override;
-  void finish_step(const optimizer::StepRules& rules) override;
+  void compute_leaves(std::int64_t index) override;
+  void reduce(std::int64_t index) override;
+  void measure_gradients(std::int64_t index) override;
+  void decide(std::int64_t index) override;
+  void measure_trust(std::int64_t index) override;
+  void update(std::int64_t index) override;
+  void commit(std::int64_t index) override;
   GpuRecord make_leaf(int replica, std::int64_t step, std::span<float> leaf,
                       std::span<float> changed) override;
   void copy_integers(std::byte* to) override;
@@ -66,8 +65,7 @@ class GpuSteps final : public GpuTraining {
   using Work = std::unique_ptr<CapturedWork>;
   GpuSite site(std::optional<std::int64_t> step = {}) const;
   void allocate();
-  void launch_steps(const GpuLaunch& launch,
-                    const std::function<void(std::int64_t step)>& record_step);
+  void launch_steps(const GpuLaunch& launch);
   GpuRecord run_replica(int replica, std::int64_t step, std::span<float> leaf,
                         std::span<float> changed);
   CapturedWork* recorded(Work& work, std::size_t passes, const std::function<void()>& action);
@@ -80,7 +78,7 @@ class GpuSteps final : public GpuTraining {
   void fetch_found();
   GpuRecord record_of(std::size_t step) const;
   float* row(int index) const { return rows_.select(0, index).data_ptr<float>(); }
-  bool has_loss_scaling() const noexcept { return setup_.leaf_type == DataType::F16; }
+  bool has_loss_scaling() const noexcept { return setup_.step_rules.has_loss_scaling; }
   gpu::Skips skips() const noexcept {
     return has_loss_scaling() ? gpu::Skips::Possible : gpu::Skips::Never;
   }
@@ -114,8 +112,8 @@ class GpuSteps final : public GpuTraining {
   gpu::PinnedMemory host_leaf_;
   std::optional<GpuFields> evaluated_;  ///< during an evaluation
   WeightsKind evaluated_weights_ = WeightsKind::Trained;
-  std::map<std::int64_t, Work> steps_;  ///< by their number
-  std::map<int, Work> replicas_;        ///< leaves, by replica
+  std::map<std::int64_t, Work> recorded_launches_;  ///< by number of steps
+  std::map<int, Work> recorded_leaves_;             ///< by replica
   const CapturedWork* first_ = nullptr;
   bool can_be_recorded_ = true;
   std::size_t next_leaf_ = 0;

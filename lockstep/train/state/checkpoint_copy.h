@@ -14,7 +14,7 @@ namespace lockstep::train {
 
 /// Copies a version of the state for a checkpoint on another thread, while the training continues.
 ///
-/// The step after the next one writes where the copied version is. It waits until the copy is
+/// The second step from now overwrites the copied version. That step waits until the copy is
 /// complete. One thread at a time calls the members.
 class CheckpointCopy {
  public:

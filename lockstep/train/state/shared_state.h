@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// The sizes of a `SharedState` beside those of the weights.
+/// The sizes of a `SharedState` that do not follow from the weights.
 struct StateSizes {
   int num_states = 0;  ///< numbers that the optimizer keeps for each element
   bool has_average = false;
@@ -25,7 +25,7 @@ struct StateSizes {
 
 /// The state of a training, which the instances of a host share: weights, optimizer state, counts
 /// and progress in two versions, one commit word, and the memory that both versions share (frozen
-/// parameters, finished epochs). Gives every part of the state its place.
+/// parameters, finished epochs).
 ///
 /// The state survives a crash: see `comm::ShardedUpdate`. Every instance makes the same calls in
 /// the same order, on one thread at a time.
@@ -51,7 +51,8 @@ class SharedState {
   const Progress& progress() const { return shape_.progress(current()); }
   float* frozen() const noexcept { return CommonShape::frozen(sum_.common()); }
 
-  /// Makes a version current that `write` writes on rank 0: the state, and the frozen parameters.
+  /// Calls `write` on rank 0 for the state and the frozen parameters. Then makes this version
+  /// current on all instances.
   void publish(const std::function<void(std::byte* state, float* frozen)>& write);
 
   /// Numbers that are kept with the state and are not part of a version. Only the first instance of
