@@ -74,7 +74,7 @@ void add_output_options(CLI::App& app, WrittenArguments& to) {
 void add_file_options(CLI::App& app, WrittenArguments& to) {
   const auto* group = "Settings";
   app.add_option("--cache-path,--executable-cache-path", to.launch.parsed.run.cache_path,
-                 "folder for the plans of programs")
+                 "folder for the packs and plans of programs")
       ->type_name("DIR")
       ->group(group);
   app.add_option("--env", to.launch.parsed.run.environment,
