@@ -1,5 +1,5 @@
-// Several values of an instance, averaged over all instances in one operation. Run it alone, or as
-// four:
+// Averages several values over all instances in one operation. Run it directly, or in four
+// instances:
 //   lockstep run --num-instances 4 grouped_all_reduce
 #include <fmt/format.h>
 #include <lockstep/lockstep.h>
@@ -15,7 +15,7 @@ int main() try {
   double accuracy = 50.0 - 10.0 * world.instance();
   std::vector<float> gradients(1000, static_cast<float>(world.instance()));
 
-  // Buffers may be of different types and lengths; their names are for messages.
+  // The buffers can have different types and lengths. Error messages contain their names.
   const std::vector<comm::Buffer> all{{&loss, 1, lockstep::DataType::F64, "loss"},
                                       {&accuracy, 1, lockstep::DataType::F64, "accuracy"},
                                       comm::buffer_of(gradients, "gradients")};

@@ -1,4 +1,4 @@
-// What the launcher told me. Run it alone, or as four:
+// Prints the place of this process in its job. Run it directly, or in four instances:
 //   lockstep run --num-replicas 8 --num-instances 4 hello
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
-// Pictures for the replicas of this instance: each sample of an epoch goes to one replica of the
-// job. Run it alone, or as four, on a set of your own choice:
+// Loads the images for the replicas of this instance. Each sample of an epoch goes to one replica
+// of the job. Run it directly, or in four instances, with a dataset of your choice:
 //   lockstep run --num-replicas 8 --num-instances 4 load_data [fashion-mnist|cifar10|…] [folder]
 #include <fmt/format.h>
 #include <lockstep/lockstep.h>

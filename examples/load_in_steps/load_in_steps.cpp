@@ -1,5 +1,5 @@
-// How the samples of a set come to replicas, in three steps: every instance reads all of them; each
-// instance reads a part; each replica does. Run it as the tutorials of others do:
+// Divides the samples of a dataset in three ways: every instance reads all samples, each instance
+// reads its part, and each replica gets its part. Run it in four instances:
 //   lockstep run --num-replicas 8 --num-instances 4 load_in_steps
 #include <fmt/format.h>
 #include <lockstep/lockstep.h>
@@ -11,7 +11,7 @@ namespace data = lockstep::data;
 constexpr std::int64_t kSamples = 50'000;
 constexpr std::int64_t kBatch = 32;
 
-/// Reads an epoch of what a plan delivers, and tells how much that was.
+/// Reads one epoch of the plan, and prints the numbers of batches and samples.
 void read(const char* how, const lockstep::World& world, const data::BatchPlanPtr& plan) {
   static const auto set = data::synthetic({.size = kSamples, .height = 4, .width = 4});
   data::Loader loader(set, plan);
@@ -32,15 +32,15 @@ data::TrainOrder order_for(std::int64_t readers) {
 int main() try {
   const auto world = lockstep::World::init();
 
-  // As if it were alone: the instances do the same work several times over.
+  // Every instance reads all samples, as if it were the only instance.
   read("alone", world, data::micro_batches(order_for(1), {0, 1}));
 
   // Each sample goes to one instance.
   const auto by_instance = order_for(world.num_instances());
   read("by instance", world, data::micro_batches(by_instance, {world.instance(), 1}));
 
-  // Each sample goes to one replica; what those of an instance need comes as one batch. This is
-  // what lockstep::DataLoader does.
+  // Each sample goes to one replica. The samples of all replicas of an instance form one batch, as
+  // in lockstep::DataLoader.
   const auto by_replica = order_for(world.num_replicas());
   read("by replica", world,
        data::iterations(by_replica, {world.first_replica(), world.num_local_replicas()}));

@@ -1,5 +1,5 @@
-// A loss that is averaged over all instances, and weights that all of them get from the first. Run
-// it alone, or as four:
+// Sends weights from the first instance to all instances, and averages a loss over all instances.
+// Run it directly, or in four instances:
 //   lockstep run --num-instances 4 mean_loss
 #include <fmt/format.h>
 #include <lockstep/lockstep.h>

@@ -1,5 +1,5 @@
-// A data set of one's own: named fields of any shape and type, here points of two spirals. Run it
-// alone, or as two:
+// A custom dataset with named fields of any shape and type. Here the samples are points of two
+// spirals. Run it directly, or in two instances:
 //   lockstep run --num-replicas 4 --num-instances 2 own_data
 #include <lockstep/lockstep.h>
 #include <torch/torch.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-/// Point i lies on spiral i mod 2. A sample is a function of its number, so nothing is stored.
+/// Point i is on spiral i mod 2. Each sample is computed from its index, so nothing is stored.
 class Spirals : public lockstep::data::Dataset {
  public:
   Spirals()
@@ -32,7 +32,8 @@ int main() try {
 
   auto loader = lockstep::DataLoader(options, std::make_shared<Spirals>(),
                                      {.batch_size = 16, .shuffle = true});
-  // The loss and metrics name the fields that they look at; the first field goes into the model.
+  // The loss and the metrics name the field that they compare with. The first field is the input of
+  // the model.
   const lockstep::Task task{.loss = lockstep::cross_entropy("spiral"),
                             .metrics = {lockstep::accuracy("spiral")}};
   const auto make = [] {

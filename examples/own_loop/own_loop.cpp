@@ -1,4 +1,4 @@
-// A training loop of one's own: a network of the zoo, lockstep's loader, libtorch's optimizer.
+// A custom training loop with a network and a loader of lockstep, and an optimizer of libtorch.
 //   own_loop [network] [steps] [weights.safetensors]
 #include <fmt/format.h>
 #include <lockstep/lockstep.h>
@@ -14,8 +14,9 @@
 namespace data = lockstep::data;
 namespace nn = lockstep::nn;
 
-/// Pictures as the loader left them, [samples, height, width, channels], the way libtorch counts.
-torch::Tensor pictures_of(const data::Batch& batch) {
+/// The images of a batch. The loader stores them as [samples, height, width, channels], and
+/// libtorch expects [samples, channels, height, width].
+torch::Tensor images_of(const data::Batch& batch) {
   const auto& shape = batch.fields().at(0).shape;
   return torch::from_blob(batch.values<float>("image").data(),
                           {batch.size(), shape[0], shape[1], shape[2]})
@@ -37,7 +38,7 @@ int main(int argc, char** argv) try {
                            {.normalize = data::fashion_mnist_normalize(),
                             .output = {lockstep::DataType::F32, data::Layout::ChannelsLast}})});
 
-  const nn::KeptActivations kept;  // memory of one step serves the next
+  const nn::KeptActivations kept;  // the next step reuses the memory of a step
   const auto net =
       nn::make_network({name, 10, {.height = 28, .width = 28}, {.channels = 1, .seed = 2022}});
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
@@ -45,7 +46,7 @@ int main(int argc, char** argv) try {
   double mean = 0;
   for (auto& batch : loader.epoch(0)) {
     optimizer.zero_grad();
-    const auto loss = torch::cross_entropy_loss(net->forward(pictures_of(batch)), labels_of(batch));
+    const auto loss = torch::cross_entropy_loss(net->forward(images_of(batch)), labels_of(batch));
     loss.backward();
     optimizer.step();
     mean += (loss.item<double>() - mean) / (step % 50 + 1);

@@ -1,12 +1,12 @@
-// A model of one's own: any torch::nn::Module, with an input, a loss and metrics of its own. Run it
-// alone, or as two:
+// A custom model: any torch::nn::Module, with its own input, loss and metrics. Run it directly, or
+// in two instances:
 //   lockstep run --num-replicas 4 --num-instances 2 own_model
 #include <lockstep/lockstep.h>
 #include <torch/torch.h>
 
 #include <cstdio>
 
-/// Squeezes pictures into eight numbers, and makes pictures of those again.
+/// Compresses images into eight numbers, and reconstructs the images from these numbers.
 struct Autoencoder : torch::nn::Module {
   explicit Autoencoder(std::int64_t pixels) {
     encode = register_module("encode", torch::nn::Linear(pixels, 8));
@@ -36,12 +36,12 @@ int main() try {
       .input = flat,
       .loss = [](const torch::Tensor& output,
                  const lockstep::Fields& fields) { return torch::mse_loss(output, flat(fields)); },
-      // A metric is a sum over samples; what is shown is its mean.
+      // A metric returns the sum over the samples. lockstep reports the mean.
       .metrics = {
           {.name = "largest error", .sum = [](const torch::Tensor& output, const auto& fields) {
              return std::get<0>((output - flat(fields)).abs().max(1)).sum();
            }}}};
-  // A module that cannot be cloned is handed over as a function that makes one.
+  // This module cannot be cloned, so the model gets a function that creates it.
   const auto make = [] { return std::make_shared<Autoencoder>(kSide * kSide); };
   auto model = lockstep::TrainingModel(make, options, lockstep::AdamW({.lr = 0.01}), task);
   for (int epoch : model.epochs(4)) {

@@ -1,5 +1,5 @@
-// Trains a network that Python has saved: torch.jit.script(net).save("net.pt"), for pictures with
-// three channels.
+// Trains a network that Python has saved with torch.jit.script(net).save("net.pt"). The input of
+// the network is images with three channels.
 //   script_model net.pt [weights.safetensors]
 #include <lockstep/lockstep.h>
 
@@ -26,7 +26,7 @@ int main(int argc, char** argv) try {
       std::printf("epoch %d: loss %.3f, accuracy %.1f %%\n", epoch, found.loss, found.accuracy);
     }
   }
-  if (argc > 2) model.save(argv[2]);  // with the names that Python knows
+  if (argc > 2) model.save(argv[2]);  // with the names of the parameters in Python
   if (world.instance() == 0) std::printf("weights: %s\n", model.digest().c_str());
 } catch (const lockstep::Error& error) {
   std::fputs(describe(error).c_str(), stderr);

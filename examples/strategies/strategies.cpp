@@ -1,5 +1,6 @@
-// A training loop in TensorFlow's terms, then the same without a loop. Alone it uses four devices
-// of this machine; or as many replicas as it is told:
+// A custom training loop with a strategy, as in TensorFlow, and then a training with `Trainer`.
+// Without the launcher it uses four devices of this machine. The launcher sets the number of
+// replicas:
 //   lockstep run --num-replicas 4 --num-instances 2 strategies
 #include <lockstep/lockstep.h>
 #include <torch/torch.h>
@@ -9,7 +10,7 @@
 using lockstep::ReplicaContext;
 using lockstep::comm::ReduceOp;
 
-/// A line to find: y = 3x - 1.
+/// The samples are points of the line y = 3x - 1.
 constexpr std::int64_t kSamples = 256;
 constexpr std::int64_t kBatch = 16;
 
@@ -17,7 +18,7 @@ void own_loop(const lockstep::Strategy& strategy) {
   const auto x = torch::linspace(-1, 1, kSamples).unsqueeze(1);
   const auto y = 3 * x - 1;
 
-  const auto scope = strategy.scope();  // what is made here is the same on every replica
+  const auto scope = strategy.scope();  // variables of the scope are equal on all replicas
   const auto line = scope.module([] { return torch::nn::Linear(1, 1); });
   const auto seen = scope.on_read(torch::zeros({}, torch::kLong), ReduceOp::Sum);
   auto optimizer = scope.optimizer<torch::optim::SGD>(torch::optim::SGDOptions(0.3), line);
@@ -33,10 +34,10 @@ void own_loop(const lockstep::Strategy& strategy) {
       seen[replica] += kBatch;
       return error.item<double>();
     });
-    optimizer.step();  // with the mean of all replicas' gradients
+    optimizer.step();  // with the mean of the gradients of all replicas
     loss = strategy.reduce(ReduceOp::Mean, losses);
   }
-  const auto samples = seen.read().item<std::int64_t>();  // added up now, over all replicas
+  const auto samples = seen.read().item<std::int64_t>();  // computes the sum over all replicas
   if (strategy.first_replica() != 0) return;
   std::printf("own loop: %d replicas, %lld samples, loss %.5f, y = %.3fx + %.3f\n",
               strategy.num_replicas_in_sync(), static_cast<long long>(samples), loss,
@@ -65,7 +66,7 @@ void no_loop(const lockstep::Strategy& strategy) {
 int main() try {
   const auto options = lockstep::Options().seed(2022);
   const auto world = lockstep::World::init();
-  // With two devices per replica, eight devices would be four replicas as well.
+  // With two devices per replica, eight devices would also be four replicas.
   const auto strategy = world.launched() ? lockstep::DistributedStrategy(options)
                                          : lockstep::DistributedStrategy(options).devices(4);
   own_loop(strategy);

@@ -1,7 +1,6 @@
-// A ResNet-20 on Fashion-MNIST over several replicas: alone, or as many instances as
-// `lockstep run --num-replicas 4 --num-instances 2 train_model` starts.
-//
+// Trains a ResNet-20 on Fashion-MNIST with several replicas. Run it directly, or in two instances:
 //   train_model [epochs [samples [weights.safetensors]]]
+//   lockstep run --num-replicas 4 --num-instances 2 train_model
 
 #include <lockstep/lockstep.h>
 
@@ -12,9 +11,9 @@ int main(int argc, char** argv) try {
   const int epochs = argc > 1 ? std::stoi(argv[1]) : 1;
   const std::int64_t samples = argc > 2 ? std::stoll(argv[2]) : 8192;
 
-  auto world = lockstep::World::init();  // alone, or one of many
+  auto world = lockstep::World::init();  // connects this process to its job
   auto options = lockstep::Options().gradient_accumulation(2).device_iterations(4).seed(2022);
-  if (!world.launched()) options.replicas(4);  // under the launcher it is set already
+  if (!world.launched()) options.replicas(4);  // the launcher sets the number itself
 
   auto data = lockstep::data::fashion_mnist(lockstep::data::Split::Train);
   auto test = lockstep::data::fashion_mnist(lockstep::data::Split::Test);
@@ -26,10 +25,10 @@ int main(int argc, char** argv) try {
                               options, lockstep::AdamW({.lr = 1e-3}));
 
   for (int epoch : model.epochs(epochs)) {
-    auto bar = lockstep::progress(loader, "[Epoch {:02}]", epoch);  // silent except on instance 0
+    auto bar = lockstep::progress(loader, "[Epoch {:02}]", epoch);  // visible only on instance 0
     for (auto& batch : bar) {
-      auto result = model.step(batch);                           // D optimizer steps, every replica
-      bar.postfix("loss", result.loss, "acc", result.accuracy);  // already the mean over the job
+      auto result = model.step(batch);  // D optimizer steps on every replica
+      bar.postfix("loss", result.loss, "acc", result.accuracy);  // means over all replicas
     }
   }
   const auto found = model.evaluate(test_loader);

@@ -1,13 +1,13 @@
-// A model whose blocks are spread over two devices. Where it is cut changes no bit of the result:
-//   two_stages             as one stage
-//   two_stages hidden      the second stage begins with this block
+// A model that is divided over two devices. The split does not change the result.
+//   two_stages             one stage
+//   two_stages hidden      two stages; the second stage begins with the block `hidden`
 //   lockstep run --num-replicas 2 --devices-per-replica 2 --threads-per-device 1 two_stages hidden
 #include <lockstep/lockstep.h>
 #include <torch/torch.h>
 
 #include <cstdio>
 
-/// A module says what its blocks are, and which of its children each of them uses.
+/// The function `blocks` lists the blocks of the module, and the children that each block uses.
 struct Net : torch::nn::Cloneable<Net> {
   Net() { reset(); }
   void reset() override {

@@ -53,7 +53,7 @@ void check(const std::string& where, const LaunchArguments& arguments) {
 
 void add_stage_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
   app.add_option("--devices-per-replica,--ipus-per-replica", to.parsed.run.devices_per_replica,
-                 "stages of one replica, each on a device of its own")
+                 "number of stages of one replica; each stage uses its own device")
       ->check(whole_number(1))
       ->type_name("S")
       ->group(group)
@@ -63,7 +63,8 @@ void add_stage_options(CLI::App& app, LaunchArguments& to, const std::string& gr
 void add_size_options(CLI::App& app, LaunchArguments& to, const std::string& group) {
   app.add_option(
          "--num-instances", to.parsed.run.num_instances,
-         "number of processes; if R is not divisible by I, the first ones carry one more replica")
+         "number of processes; if R is not divisible by I, the first instances get one more "
+         "replica")
       ->type_name("I")
       ->group(group)
       ->capture_default_str();
@@ -89,7 +90,7 @@ void add_host_options(CLI::App& app, LaunchArguments& to, const std::string& gro
          "program that starts the job on other hosts; auto: srun in an allocation of Slurm, else "
          "mpirun if it is installed, else ssh")
       ->check(CLI::IsMember(names_of(kLaunchers)))
-      ->type_name("WHO")
+      ->type_name("PROGRAM")
       ->group(group)
       ->capture_default_str();
   app.add_option("--mpi-global-args", to.mpi_global_args,
@@ -112,7 +113,7 @@ void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& gro
          "bind instances to the cores of their devices; auto: if each stage has its own device; "
          "core: always; numa: to whole NUMA nodes")
       ->check(CLI::IsMember(names_of(kBindPolicies)))
-      ->type_name("HOW")
+      ->type_name("POLICY")
       ->group(group)
       ->capture_default_str();
   app.add_option("--transport", to.transport,
@@ -120,7 +121,7 @@ void add_bind_options(CLI::App& app, LaunchArguments& to, const std::string& gro
                  "process, tcp between hosts, mpi between hosts if mpirun starts the job and "
                  "--max-restarts is 0; auto chooses")
       ->check(CLI::IsMember({"auto", "local", "mpi", "shm", "tcp"}))
-      ->type_name("HOW")
+      ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
 }
@@ -132,7 +133,7 @@ void add_console_options(CLI::App& app, LaunchArguments& to, const std::string& 
          "[1,i]<stdout>:; without a tag, the bytes of a single instance pass unchanged to a "
          "terminal, and with never to any output")
       ->check(CLI::IsMember(names_of(kTagStyles)))
-      ->type_name("HOW")
+      ->type_name("STYLE")
       ->group(group)
       ->capture_default_str();
   app.add_option("--only-output-from-instance", to.parsed.console.only_instance,

@@ -70,8 +70,8 @@ std::string stages_table(const Plan& plan) {
   const auto milliseconds = [&](double seconds) {
     return plan.profile.is_timed ? fmt::format("{:.1f}", 1e3 * seconds) : "-";
   };
-  ui::Table table({"stage", "blocks", "parameters", "forward ms", "backward ms", "handed on",
-                   "kept", "in flight"});
+  ui::Table table({"stage", "blocks", "parameters", "forward ms", "backward ms", "sent", "stored",
+                   "in flight"});
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const auto& stage = plan.stages[i];
     const bool is_last = i + 1 == plan.stages.size();
@@ -141,17 +141,18 @@ std::string line(std::string_view what, const std::string& value) {
   return fmt::format("{:<10}{}\n", what, value);
 }
 
-/// What the host needs, and what it has. The total holds weights and optimizer twice.
+/// The memory that the host needs, and the memory that is available. The total includes weights and
+/// optimizer twice.
 std::string host_text(const Plan& plan) {
   const auto& shared = plan.shared;
-  const auto in_all = plan.available_bytes > 0 ? fmt::format("{}, where {} are available",
-                                                             memory_text(plan.total_bytes()),
-                                                             memory_text(plan.available_bytes))
-                                               : memory_text(plan.total_bytes());
+  auto total = memory_text(plan.total_bytes());
+  if (plan.available_bytes > 0) {
+    total += fmt::format(" of {} available", memory_text(plan.available_bytes));
+  }
   return line("shared", fmt::format("weights {}, optimizer {}, gradients {}; {} with all versions",
                                     memory_text(shared.weights), memory_text(shared.optimizer),
                                     memory_text(shared.gradients), memory_text(shared.total))) +
-         line("in all", in_all);
+         line("total", total);
 }
 
 std::string buckets_text(const Plan& plan) {
@@ -167,7 +168,7 @@ std::string gpu_text(const train::PlannedTraining& planned) {
   if (!planned.gpu) return "";
   const auto& gpu = *planned.gpu;
   return line("on a GPU",
-              fmt::format("state {}, gradients {}, samples {}, activations {}; {} in all",
+              fmt::format("state {}, gradients {}, samples {}, activations {}; total {}",
                           memory_text(gpu.state), memory_text(gpu.sums), memory_text(gpu.samples),
                           memory_text(gpu.activations), memory_text(gpu.total())));
 }
@@ -184,8 +185,8 @@ std::string to_text(const train::PlannedTraining& planned) {
   const bool is_kept = !planned.kept_in.empty();
   return to_text(planned.plan) + gpu_text(planned) +
          fmt::format("cache key {}  ({}{})\n", planned.key, planned.is_cached ? "cached" : "new",
-                     is_kept ? "" : ", not kept") +
-         (is_kept ? line("kept in", planned.kept_in) : "");
+                     is_kept ? "" : ", not stored") +
+         (is_kept ? line("stored in", planned.kept_in) : "");
 }
 
 }  // namespace lockstep::cli

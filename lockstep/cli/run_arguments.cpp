@@ -12,25 +12,29 @@
 namespace lockstep::cli {
 namespace {
 
-/// Beside what `train` has too.
+/// The options of `run`: those that `train` also has, and those of `run` alone.
 struct WrittenArguments {
   LaunchArguments launch;
   std::string export_config;
 };
 
 constexpr const char* kFooter =
-    "The program gets its place in the job from LOCKSTEP_* variables, and RANK, WORLD_SIZE,\n"
-    "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT for torch.distributed.\n"
-    "Instance 0 reads standard input where that is a file or a pipe; the others read nothing, and\n"
-    "nobody does where agents run the job: on another host, on several, or by --launcher.\n"
-    "Ctrl-C and SIGTERM end the job with SIGTERM and, after the grace period, SIGKILL; a second\n"
-    "one kills at once. SIGUSR1 and SIGUSR2 are passed on to every instance.\n"
+    "The launcher sets LOCKSTEP_* variables for each instance, and RANK, WORLD_SIZE, LOCAL_RANK,\n"
+    "LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT for torch.distributed.\n"
     "\n"
-    "Exit code: that of the first instance that failed by itself, 128+n for signal n; 127 or 126\n"
-    "where the program is not found or cannot be executed; 2 for a wrong option; 4 where a host "
-    "is\n"
-    "not fit for the job; 6 or 7 where one is lost; 75 where all instances ended with 0 or 75,\n"
-    "because they were asked to stop and can go on later.\n"
+    "Instance 0 reads standard input if standard input is a file or a pipe. The other instances\n"
+    "read nothing. If agents run the job (on other hosts, or with --launcher), no instance reads\n"
+    "standard input.\n"
+    "\n"
+    "Ctrl-C and SIGTERM end the job: the launcher sends SIGTERM and, after the grace period,\n"
+    "SIGKILL. A second signal kills the job immediately. The launcher forwards SIGUSR1 and "
+    "SIGUSR2\n"
+    "to every instance.\n"
+    "\n"
+    "Exit code: the code of the first instance that failed, or 128+n for signal n; 126 or 127 if\n"
+    "the program cannot be executed or was not found; 2 for a wrong option; 4 if a host fails a\n"
+    "check; 6 or 7 if a host is lost; 75 if all instances ended with 0 or 75, and at least one\n"
+    "with 75.\n"
     "\n"
     "Example: lockstep run --num-replicas 8 --num-instances 4 ./train --epochs 5\n";
 
@@ -60,8 +64,8 @@ void add_place_options(CLI::App& app, WrittenArguments& to) {
 void add_output_options(CLI::App& app, WrittenArguments& to) {
   const auto* group = "Output";
   app.add_option("--log-dir", to.launch.parsed.run.log_dir,
-                 "also write each stream to DIR/instance-I.stdout and .stderr, and what happens to "
-                 "the job to DIR/events.jsonl")
+                 "also write each output stream to DIR/instance-I.stdout and .stderr, and the "
+                 "events of the job to DIR/events.jsonl")
       ->type_name("DIR")
       ->group(group);
   add_console_options(app, to.launch, group);
@@ -70,7 +74,7 @@ void add_output_options(CLI::App& app, WrittenArguments& to) {
 void add_file_options(CLI::App& app, WrittenArguments& to) {
   const auto* group = "Settings";
   app.add_option("--cache-path,--executable-cache-path", to.launch.parsed.run.cache_path,
-                 "where programs keep their plans between runs")
+                 "folder for the packs and plans of programs")
       ->type_name("DIR")
       ->group(group);
   app.add_option("--env", to.launch.parsed.run.environment,
@@ -78,7 +82,8 @@ void add_file_options(CLI::App& app, WrittenArguments& to) {
       ->type_name("NAME=VALUE")
       ->group(group)
       ->allow_extra_args(false);
-  app.set_config("--config", "", "read options from a file; the command line wins")
+  app.set_config("--config", "",
+                 "read options from a file; options of the command line override them")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--export-config", to.export_config, "write the given options to a file")
@@ -129,8 +134,8 @@ void export_config(const CLI::App& app, const std::string& file) {
 
 std::optional<RunArguments> parse_run_arguments(const std::vector<std::string>& arguments) {
   WrittenArguments written;
-  CLI::App app(
-      "Starts a program in many instances, on this host or several, and watches over them.", "run");
+  CLI::App app("Starts a program in many instances, on one host or several, and supervises them.",
+               "run");
   set_usage(app, "run [options] [--] program [arguments...]");
   app.footer(kFooter);
   app.prefix_command();

@@ -141,8 +141,8 @@ std::optional<int> judge(const RunArguments& arguments,
     auto table = host_table(reports);
     table.pop_back();
     throw Error(ErrorKind::Unavailable,
-                "run: not all hosts are fit for the job; nothing was started\n\n" + table,
-                "--host-check-only, which starts nothing, until all is well");
+                "run: some hosts failed the checks; no instance was started\n\n" + table,
+                "correct the problems, then check the hosts again with --host-check-only");
   }
   for (const auto& report : reports) {
     if (!report.has_clock_skew()) continue;

@@ -1,6 +1,5 @@
-#include <fmt/format.h>
-
 #include "lockstep/cli/command.h"
+#include "lockstep/cli/command_line.h"
 #include "lockstep/cli/hand_on.h"
 #include "lockstep/cli/installed_programs.h"
 #include "lockstep/cli/run_job.h"
@@ -17,19 +16,16 @@ int start_trainer(const Invocation& invocation, TrainCommand command) {
   const auto identity = topology::read_identity(invocation.environment);
   const auto arguments = parse_train_arguments(invocation.arguments, identity, command);
   if (!arguments) return 0;
-  const bool shows_command = !arguments->request.report_file.empty();
-  const auto command_line = command_text("train", invocation.arguments);
+  // The process that trains gets other arguments.
+  auto environment = invocation.environment;
+  set_command_variable(command_text(std::string(name_of(command)), invocation.arguments),
+                       environment);
   if (identity.launched_by == topology::LaunchedBy::Nobody && takes_launcher(*arguments)) {
-    auto job = train_job(*arguments, program_beside(kTrainer));
-    if (shows_command) {
-      job.run.environment.push_back(fmt::format("{}={}", kCommandVariable, command_line));
-    }
-    return run_job(job, invocation.environment);
+    return run_job(train_job(*arguments, program_beside(kTrainer)), environment);
   }
-  auto start = identity.launched_by == topology::LaunchedBy::Nobody
-                   ? start_alone(*arguments, launch::discover_machine(), invocation.environment)
-                   : start_in_job(*arguments, invocation.environment);
-  if (shows_command) start.environment.set(kCommandVariable, command_line);
+  const auto start = identity.launched_by == topology::LaunchedBy::Nobody
+                         ? start_alone(*arguments, launch::discover_machine(), environment)
+                         : start_in_job(*arguments, environment);
   hand_on(kTrainer, start.arguments, start.environment);
 }
 

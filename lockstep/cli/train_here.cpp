@@ -9,12 +9,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/cli/command.h"
+#include "lockstep/cli/command_line.h"
 #include "lockstep/cli/train_arguments.h"
 #include "lockstep/cli/train_report.h"
 #include "lockstep/cli/train_start.h"
 #include "lockstep/cli/train_summary_text.h"
 #include "lockstep/cli/train_trace.h"
 #include "lockstep/launch/discover/machine_discovery.h"
+#include "lockstep/monitor/export/environment_facts.h"
 #include "lockstep/monitor/export/tensorboard_log.h"
 #include "lockstep/monitor/status/status_publisher.h"
 #include "lockstep/train/job_layout.h"
@@ -62,12 +64,6 @@ struct FinishedTraining {
   std::optional<Error> report_error{};  ///< the report could not be written
 };
 
-/// The command line that the user typed; else that of this program.
-std::string shown_command(const Invocation& invocation) {
-  return invocation.environment.get(kCommandVariable)
-      .value_or(command_text("train", invocation.arguments));
-}
-
 /// A training run of this process with its display, status, TensorBoard file, report and trace.
 class WatchedTraining {
  public:
@@ -86,7 +82,9 @@ class WatchedTraining {
                            [this](const std::string& text) { display_.on_notice(text); });
     }
     if (!request_.report_file.empty() && is_first()) {
-      report_.emplace(arguments, shown_identity(identity, request_), shown_command(invocation));
+      report_.emplace(arguments, shown_identity(identity, request_),
+                      identity.command.value_or(command_text("train", invocation.arguments)),
+                      monitor::library_facts(invocation.environment));
     }
     if (!request_.trace_file.empty()) begin_trace();
   }
@@ -139,8 +137,7 @@ class WatchedTraining {
     try {
       trace_->write(world);
     } catch (const Error& error) {
-      if (is_first())
-        display_.on_notice(fmt::format("there is no trace: {}", error.what()));
+      if (is_first()) display_.on_notice(fmt::format("there is no trace: {}", error.what()));
     }
   }
 

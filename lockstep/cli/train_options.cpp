@@ -45,7 +45,7 @@ void add_picture_options(CLI::App& app, TrainOptions& to, const std::string& gro
   app.add_option("--augment", to.augment,
                  "image augmentation: none, flip, or standard (flip and random crop)")
       ->check(suggest(kAugments))
-      ->type_name("HOW")
+      ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
   app.add_option("--limit-train", to.request.limit_train,
@@ -129,7 +129,7 @@ void add_optimizer_options(CLI::App& app, TrainOptions& to, const std::string& g
   app.add_option("--decay-of", to.decay_of,
                  "parameters with weight decay: all, or matrices (no biases, no scales of norms)")
       ->check(suggest(decay_names()))
-      ->type_name("WHICH")
+      ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
   app.add_option("--clip-norm", to.clip_norm,
@@ -200,9 +200,9 @@ void add_seed_option(CLI::App& app, TrainOptions& to, const std::string& group,
 
 void add_arithmetic_options(CLI::App& app, TrainOptions& to, const std::string& group) {
   add_precision_options(app, to, group);
-  add_word_option(app, group, "--reduction", to.reduction, kReductions, "HOW",
+  add_word_option(app, group, "--reduction", to.reduction, kReductions, "NAME",
                   "how gradients of micro-batches and replicas are combined: mean or sum");
-  add_word_option(app, group, "--reduction-order", to.reduction_order, kReductionOrders, "HOW",
+  add_word_option(app, group, "--reduction-order", to.reduction_order, kReductionOrders, "NAME",
                   "ordered: the same bits on any layout; fast: the fastest order of the transport");
   app.add_flag("--deterministic", to.deterministic,
                "compute the same bits in every run on a GPU; CPUs always do")
@@ -241,7 +241,7 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
          "order in which stages compute: 1f1b (one forward, one backward), gpipe (all forward, "
          "then all backward) or sequential (one stage at a time)")
       ->check(suggest(kPipelineSchedules))
-      ->type_name("HOW")
+      ->type_name("ORDER")
       ->group(group)
       ->capture_default_str();
   app.add_option(
@@ -251,14 +251,14 @@ void add_stage_options(CLI::App& app, TrainOptions& to, const std::string& group
       ->expected(0, 1)
       ->default_str(std::string(name_of(Recompute::Stage)))
       ->check(suggest(kRecomputes))
-      ->option_text("[HOW]")
+      ->option_text("[stage|blocks]")
       ->group(group);
   app.add_option(
          "--overlap", to.overlap,
          "between hosts, send gradients during the backward pass: on or off; results do not "
          "depend on it")
       ->check(suggest(kOverlaps))
-      ->type_name("HOW")
+      ->type_name("on|off")
       ->group(group)
       ->capture_default_str();
 }
@@ -270,7 +270,7 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
          "off; auto: all micro-batches of an instance, with --deterministic those of one "
          "replica")
       ->check(suggest(kFuses))
-      ->type_name("HOW")
+      ->type_name("auto|off")
       ->group(group)
       ->capture_default_str();
   app.add_flag("--data-on-device", to.request.data_on_device,
@@ -280,7 +280,7 @@ void add_gpu_options(CLI::App& app, TrainOptions& to, const std::string& group) 
                  "where gradients of several instances are summed: host, nccl (on the GPUs; each "
                  "instance needs its own GPU) or auto (nccl if each instance has its own GPU)")
       ->check(suggest(kGpuTransports))
-      ->type_name("HOW")
+      ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
   app.add_option("--snapshot-every", to.request.snapshot_every,
@@ -417,7 +417,7 @@ void add_evaluated_options(CLI::App& app, TrainOptions& to, const std::string& g
       ->type_name("DIR")
       ->group(group);
   add_word_option(
-      app, group, "--weights", to.checkpoint_weights, kCheckpointWeights, "WHICH",
+      app, group, "--weights", to.checkpoint_weights, kCheckpointWeights, "NAME",
       "weights of the checkpoint: trained, average (of --ema-decay) or auto (the average if "
       "there is one)");
   add_set_options(app, to.data, group);

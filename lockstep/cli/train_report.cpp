@@ -67,10 +67,11 @@ bool is_followed_by_launcher(const GivenOption& option) {
 }  // namespace
 
 TrainReport::TrainReport(const TrainArguments& arguments, const topology::Identity& identity,
-                         std::string command)
+                         std::string command, std::vector<monitor::ReportFact> libraries)
     : arguments_(arguments),
       identity_(identity),
       command_(std::move(command)),
+      libraries_(std::move(libraries)),
       recorder_(recorder_options(arguments.request, identity)) {}
 
 std::vector<monitor::ReportEvent> TrainReport::events() const {
@@ -103,6 +104,7 @@ std::vector<monitor::ReportFact> TrainReport::environment_facts() const {
     facts.push_back({"threads per device", fmt::format("{}", *identity_.threads_per_device)});
   }
   facts.push_back({"restarts", fmt::format("{}", identity_.restart_count)});
+  add(libraries_, facts);
   add(monitor::build_facts(), facts);
   return facts;
 }

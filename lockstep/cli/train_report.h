@@ -19,9 +19,10 @@ namespace lockstep::cli {
 class TrainReport {
  public:
   /// `identity` is that of this process, with the replicas and devices that it computes. `command`
-  /// is the command line to show.
+  /// is the command line to show. `libraries` are the settings of libraries
+  /// (`monitor::library_facts`).
   TrainReport(const TrainArguments& arguments, const topology::Identity& identity,
-              std::string command);
+              std::string command, std::vector<monitor::ReportFact> libraries);
 
   /// The callback that collects the curves during the run.
   monitor::RunRecorder& recorder() noexcept { return recorder_; }
@@ -44,6 +45,7 @@ class TrainReport {
   const TrainArguments& arguments_;
   topology::Identity identity_;
   std::string command_;
+  std::vector<monitor::ReportFact> libraries_;
   monitor::RunRecorder recorder_;
 };
 

@@ -8,7 +8,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/discover/host_discovery.h"
-#include "lockstep/launch/engine/engine.h"
 #include "lockstep/launch/place/job_plan.h"
 #include "lockstep/launch/start/instance_environment.h"
 
@@ -71,12 +70,6 @@ void set_variables(const TrainArguments& arguments, topology::Environment& envir
 }
 
 }  // namespace
-
-std::string command_text(const std::string& command, const std::vector<std::string>& arguments) {
-  auto text = "lockstep " + command;
-  for (const auto& argument : arguments) text += " " + launch::quote_word(argument);
-  return text;
-}
 
 bool takes_launcher(const TrainArguments& arguments) {
   return arguments.job.run.num_instances > 1 ||

@@ -36,13 +36,6 @@ struct TrainerStart {
   topology::Environment environment;
 };
 
-/// The variable in which `lockstep train` passes its own command line to the process that trains,
-/// which gets other arguments. It is set only if the report shows it.
-inline constexpr const char* kCommandVariable = "LOCKSTEP_COMMAND";
-
-/// A command of lockstep as a user types it in a shell.
-std::string command_text(const std::string& command, const std::vector<std::string>& arguments);
-
 /// Whether the job takes a launcher: several instances, or an option that is the launcher's alone.
 bool takes_launcher(const TrainArguments& arguments);
 

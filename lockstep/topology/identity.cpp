@@ -349,6 +349,7 @@ Identity read_place(const Environment& environment) {
 /// What the launcher hands on, and what users of other launchers may set themselves.
 void read_settings(const Environment& environment, Identity& id) {
   const Reader read(environment);
+  id.command = environment.get(kCommandVariable);
   if (const auto seconds = environment.get("LOCKSTEP_STALL_TIMEOUT")) {
     id.stall_timeout = read_seconds(read, "LOCKSTEP_STALL_TIMEOUT", *seconds);
   }

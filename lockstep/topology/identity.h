@@ -13,6 +13,9 @@ namespace lockstep::topology {
 
 class Environment;
 
+/// The variable with the command line that started the job.
+inline constexpr const char* kCommandVariable = "LOCKSTEP_COMMAND";
+
 /// Who started this process, and so whose variables say who it is.
 enum class LaunchedBy { Nobody, Lockstep, Torchrun, OpenMpi, Slurm };
 
@@ -57,6 +60,8 @@ struct Identity {
   std::optional<int> kept_memory;
   /// What happens to the job is written down there, a line of JSON for each event; or nothing.
   std::optional<std::string> events_file;
+  /// The command line of lockstep's launcher, without the values of `--env`. Reports show it.
+  std::optional<std::string> command;
   std::chrono::duration<double> stall_timeout{60};
   TransportKind transport = TransportKind::Auto;
   /// In the order of their instances, and which of them this one is on. Empty where the job is on

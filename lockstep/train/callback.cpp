@@ -13,6 +13,7 @@
 #include "lockstep/monitor/export/report_file.h"
 #include "lockstep/monitor/export/run_recorder.h"
 #include "lockstep/monitor/export/tensorboard_log.h"
+#include "lockstep/topology/environment.h"
 #include "lockstep/topology/identity.h"
 
 namespace lockstep {
@@ -192,7 +193,10 @@ class ReportCallback final : public Callback {
     for (auto& fact : monitor::build_facts()) report.environment.push_back(std::move(fact));
     report.environment.push_back({"instances", fmt::format("{}", identity_->num_instances)});
     report.environment.push_back({"restarts", fmt::format("{}", identity_->restart_count)});
-    report.command = monitor::command_of_this_process();
+    for (auto& fact : monitor::library_facts(topology::Environment::of_this_process())) {
+      report.environment.push_back(std::move(fact));
+    }
+    report.command = identity_->command.value_or(monitor::command_of_this_process());
     return report;
   }
 

@@ -248,7 +248,7 @@ std::string describe(const events::InstanceFailed& failure) {
 }
 
 std::string describe(const events::HostLost& event) {
-  const auto why = event.silent ? fmt::format("no word for {:.3g} s", event.silent->count())
+  const auto why = event.silent ? fmt::format("no answer for {:.3g} s", event.silent->count())
                                 : fmt::format("{}", event.why);
   auto text =
       fmt::format("lockstep: host {} ({}) is lost: {}; instance{} {} on it\n", event.host,

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Checks the pages of the documentation: pages_test.py FOLDER-OF-BINARIES [--without-training].
 
-It runs the quick commands and compares their output, checks that all options exist, and checks links, images, tables
-and line lengths. It uses no network, so it does not check external links.
+It runs the quick commands and compares their output, checks that all commands and options exist, and checks links,
+images, tables, line lengths and paragraph lengths. It uses no network: every external link must be in `EXTERNAL_LINKS`.
 """
 
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -30,6 +31,9 @@ WITHOUT_TORCH = ("run", "data info", "data pack", "diff", "monitor", "dashboard"
                  "bench data", "bench comm", "bench launch")
 NEEDS_TORCH = ("train", "eval", "plan", "model", "bench train", "bench pipeline")
 QUICK = ("run", "plan", "model", "data info", "version")
+# The external links of the pages. Open a new link in a browser before you add it here.
+EXTERNAL_LINKS = {"https://keepachangelog.com", "https://ui.perfetto.dev"}
+MOST_LINES_OF_A_PARAGRAPH = 6
 # build_site.py generates these pages. site_test.py checks links to them.
 GENERATED = (document.DOCS / "reference" / "api",)
 
@@ -67,6 +71,19 @@ def rows_below(page: str, header: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in table]
 
 
+def paragraphs_of(page: str) -> list[list[str]]:
+    """The lines of each paragraph and of each list item, without headings, tables, code and comments."""
+    paragraphs: list[list[str]] = [[]]
+    for line in links.prose_of(page).splitlines():
+        if not line.strip() or line.startswith(("#", "|")):
+            paragraphs.append([])
+        elif re.match(r" *(?:[-*]|\d+\.) ", line):
+            paragraphs.append([line])
+        else:
+            paragraphs[-1].append(line)
+    return [lines for lines in paragraphs if lines]
+
+
 class Outputs(unittest.TestCase):
     def test_quick_commands_print_the_shown_output(self):
         compared = 0
@@ -97,6 +114,17 @@ class Outputs(unittest.TestCase):
         self.assertRegex("0   layer3.2 (2)  1.2 MiB  0-3  host laptop, pid 12", pattern)
         self.assertNotRegex("0   layer3.2 (2)  1.2 GiB  0-3  host laptop, pid 12", pattern)
         self.assertNotRegex("weights: 0123456789abcdef", pattern_of("weights: 0123456789abcdee"))
+
+
+class Commands(unittest.TestCase):
+    def test_the_table_of_commands_has_the_commands_of_the_program(self):
+        shown = subprocess.run([PROGRAMS.folder / "lockstep", "--help"], text=True, capture_output=True, check=True,
+                               timeout=60)
+        commands = shown.stdout.split("\nCommands:\n")[1].split("\n\n")[0]
+        expected = [[f"`lockstep {name}`", summary] for name, summary in re.findall(r"(?m)^  (\S+) +(.+)$", commands)]
+        self.assertGreater(len(expected), 10)
+        page = PAGES[document.DOCS / "reference" / "commands.md"]
+        self.assertEqual(rows_below(page, "| command | purpose |"), expected)
 
 
 class Options(unittest.TestCase):
@@ -145,6 +173,11 @@ class Links(unittest.TestCase):
                     self.assertIn(anchor, links.anchors_of(file.read_text()), where)
                 checked += 1
         self.assertGreater(checked, 100)
+
+    def test_external_links_are_known(self):
+        found = {target for path in MARKDOWN for target in links.links_of(path.read_text())
+                 if links.is_external(target)}
+        self.assertEqual(found, EXTERNAL_LINKS)
 
     def test_links_in_code_are_not_checked(self):
         page = "[a](b.md)\n```cpp\nf[1](x)\n```\n`g[2](y)` ![c](d.svg#e)\n<!-- [f](g) -->\n"
@@ -219,6 +252,18 @@ class Text(unittest.TestCase):
             for line in re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).splitlines():
                 if not line.startswith(("|", "<!--")):
                     self.assertLessEqual(len(line), 120, f"{path.name}: {line}")
+
+    def test_paragraphs_are_short(self):
+        for path, page in PAGES.items():
+            if path.parent.name == "internals":
+                continue
+            for lines in paragraphs_of(page):
+                self.assertLessEqual(len(lines), MOST_LINES_OF_A_PARAGRAPH, f"{path.name}: {lines[0]}")
+
+    def test_items_of_a_list_are_paragraphs(self):
+        page = "# A\none\ntwo\n\n- three\n  four\n- five\n```sh\nsix\n```\nseven\n| eight |\n|---|\nnine\n"
+        self.assertEqual(paragraphs_of(page),
+                         [["one", "two"], ["- three", "  four"], ["- five"], ["seven"], ["nine"]])
 
     def test_nothing_of_the_machine_that_ran_the_commands_is_left(self):
         for path, page in PAGES.items():

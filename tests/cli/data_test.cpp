@@ -164,7 +164,7 @@ TEST_F(DataCommandTest, InstancesShareOnePackAndOneOfThemSpeaks) {
   const auto finished = run({"run", "--num-instances", "4", "--tag-output", "never", "--",
                              LOCKSTEP_BINARY, "data", "info", "--split", "test"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  const std::string line = "Files already downloaded and verified\n";
+  const std::string line = "fashion-mnist-test: files found, checksums are correct\n";
   const auto first = finished.err.find(line);
   ASSERT_NE(first, std::string::npos) << finished.err;
   EXPECT_EQ(finished.err.find(line, first + 1), std::string::npos) << finished.err;

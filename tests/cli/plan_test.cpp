@@ -71,9 +71,9 @@ TEST_F(PlanTest, IsMadeOnce) {
 
 TEST_F(PlanTest, SaysWhereItIsKept) {
   const auto finished = plan("--replicas 2");
-  const auto line = finished.out.find("\nkept in ");
+  const auto line = finished.out.find("\nstored in ");
   ASSERT_NE(line, std::string::npos) << finished.out << finished.err;
-  const auto begin = finished.out.find_first_not_of(' ', line + std::string("\nkept in ").size());
+  const auto begin = finished.out.find_first_not_of(' ', line + std::string("\nstored in ").size());
   const auto file = finished.out.substr(begin, finished.out.find('\n', begin) - begin);
   EXPECT_THAT(file, ::testing::StartsWith(path("cache")));
   EXPECT_TRUE(std::filesystem::exists(file));

@@ -82,9 +82,9 @@ TEST(PlanTextTest, ShowsEverythingThatIsDecided) {
   EXPECT_EQ(cli::to_text(some_plan()),
             R"(resnet101  R=2 I=2 S=2 T=3 B=8 G=4  pipeline 1f1b  recompute blocks
 
-stage  blocks                parameters  forward ms  backward ms  handed on  kept      in flight
-0      conv1..layer3.7 (14)  10.0 MiB    12.3        25.6         11.0 MiB   12.0 MiB  2
-1      fc (1)                13.0 MiB    14.1        28.2         -          1.5 GiB   1
+stage  blocks                parameters  forward ms  backward ms  sent      stored    in flight
+0      conv1..layer3.7 (14)  10.0 MiB    12.3        25.6         11.0 MiB  12.0 MiB  2
+1      fc (1)                13.0 MiB    14.1        28.2         -         1.5 GiB   1
 devices wait for each other 20.0 % of the time
 a step takes 150.4 ms, 1.60 times as fast as one stage at a time
 
@@ -99,7 +99,7 @@ instance  device  cores  stages of replicas  activations  gradients  buffers
 1         3       9-11   1 of 1              33.0 MiB     43.0 MiB   53.0 MiB
 
 shared    weights 60.0 MiB, optimizer 61.0 MiB, gradients 62.0 MiB; 304.0 MiB with all versions
-in all    842.0 MiB, where 15.5 GiB are available
+total     842.0 MiB of 15.5 GiB available
 buckets   2, the largest of 1000 numbers
 )");
 }
@@ -112,7 +112,7 @@ TEST(PlanTextTest, SaysNothingOfAPipelineWhereThereIsNone) {
   plan.buckets.resize(1);
   const auto text = cli::to_text(plan);
   EXPECT_THAT(text, HasSubstr("resnet101  R=2 I=2 S=1 T=3 B=8 G=4\n\n"));
-  EXPECT_THAT(text, HasSubstr("12.3        25.6         -          12.0 MiB"));
+  EXPECT_THAT(text, HasSubstr("12.3        25.6         -     12.0 MiB"));
   EXPECT_THAT(text, Not(HasSubstr("wait for each other")));
   EXPECT_THAT(text, HasSubstr("buckets   1 of 500 numbers\n"));
 }
@@ -147,9 +147,9 @@ TEST(PlanTextTest, HasAnInstanceThatUpdatesNothing) {
 TEST(PlanTextTest, RoundsIntoTheNextUnit) {
   auto plan = some_plan();
   plan.available_bytes = 1024 * kMiB - 1;
-  EXPECT_THAT(cli::to_text(plan), HasSubstr("where 1.0 GiB are available"));
+  EXPECT_THAT(cli::to_text(plan), HasSubstr(" of 1.0 GiB available"));
   plan.available_bytes = 0;
-  EXPECT_THAT(cli::to_text(plan), HasSubstr("in all    842.0 MiB\n"));
+  EXPECT_THAT(cli::to_text(plan), HasSubstr("total     842.0 MiB\n"));
 }
 
 TEST(PlanTextTest, FitsAHundredColumnsWithEightInstances) {
@@ -179,12 +179,12 @@ TEST(PlanTextTest, EndsWithWhereThePlanIsKept) {
       .plan = some_plan(), .key = "0123456789abcdef", .kept_in = "/c/plans/x.json"};
   const auto before = cli::to_text(planned.plan);
   EXPECT_EQ(cli::to_text(planned),
-            before + "cache key 0123456789abcdef  (new)\nkept in   /c/plans/x.json\n");
+            before + "cache key 0123456789abcdef  (new)\nstored in /c/plans/x.json\n");
   planned.is_cached = true;
   EXPECT_THAT(cli::to_text(planned), HasSubstr("cache key 0123456789abcdef  (cached)\n"));
   planned.kept_in.clear();
   planned.is_cached = false;
-  EXPECT_EQ(cli::to_text(planned), before + "cache key 0123456789abcdef  (new, not kept)\n");
+  EXPECT_EQ(cli::to_text(planned), before + "cache key 0123456789abcdef  (new, not stored)\n");
 }
 
 }  // namespace

@@ -56,6 +56,9 @@ TEST(RunEnvironmentTest, SetsEveryVariableOfTheContract) {
   EXPECT_EQ(variables["LOCKSTEP_STALL_TIMEOUT"], "7.5");
   EXPECT_EQ(variables["LOCKSTEP_TRANSPORT"], "shm");
   EXPECT_EQ(variables["LOCKSTEP_CACHE_PATH"], "/some/cache");
+  EXPECT_EQ(variables["LOCKSTEP_COMMAND"],
+            "lockstep run --only-output-from-instance 0 --tag-output never --num-instances 2 "
+            "--num-replicas 4 --stall-timeout 7.5 --cache-path /some/cache --transport shm env");
   EXPECT_EQ(variables["RANK"], "0");
   EXPECT_EQ(variables["WORLD_SIZE"], "2");
   EXPECT_EQ(variables["LOCAL_RANK"], "0");

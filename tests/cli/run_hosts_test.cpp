@@ -327,7 +327,7 @@ TEST(RunHostsTest, AHostThatSaysNothingForTheStallTimeoutIsLost) {
   for (const auto pid : hosts.agents("x2")) ::kill(pid, SIGSTOP);
   const auto result = job.wait(30s);
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_THAT(result.err, ContainsRegex("lockstep: host x2 \\(127.0.0.3\\) is lost: no word for "
+  EXPECT_THAT(result.err, ContainsRegex("lockstep: host x2 \\(127.0.0.3\\) is lost: no answer for "
                                         "[0-9.]+ s; instances 2-3 were on it\n"));
   for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
   EXPECT_TRUE(hosts.wait_until_gone(20s));
@@ -455,7 +455,7 @@ TEST(RunHostsTest, AHostWhoseAgentIsKilledIsNotBlamedWhereAnotherIsSilent) {
   ::kill(hosts.agents("x1").front(), SIGKILL);
   const auto result = job.wait(40s);
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_THAT(result.err, HasSubstr("lockstep: host x2 (127.0.0.3) is lost: no word for "));
+  EXPECT_THAT(result.err, HasSubstr("lockstep: host x2 (127.0.0.3) is lost: no answer for "));
   for (const auto pid : hosts.processes()) ::kill(pid, SIGCONT);
   EXPECT_TRUE(hosts.wait_until_gone(20s));
 }
@@ -494,7 +494,7 @@ TEST(RunHostsTest, EveryHostThatIsNotFitIsNamedBeforeAnythingStarts) {
       FakeHosts::run_command("x1,nowhere,x2", {"--num-instances", "3"}, script("echo started")));
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, HasSubstr("run: not all hosts are fit for the job; nothing was started"));
+  EXPECT_THAT(result.err, HasSubstr("run: some hosts failed the checks; no instance was started"));
   EXPECT_THAT(result.err, HasSubstr("nowhere: ssh: Could not resolve hostname nowhere"));
   EXPECT_THAT(result.err, HasSubstr("x2: ssh: connect to host x2 port 22: No route to host"));
   EXPECT_THAT(result.err, ContainsRegex("x1 +127.0.0.2 +ok +ok +ok"));

@@ -165,8 +165,8 @@ TEST(TrainCommandTest, ShowsItsOptionsInGroupsWithTheirDefaults) {
                            "--executable-cache-path",
                            "--devices-per-replica,--ipus-per-replica S=1",
                            "--split BLOCK[,BLOCK]",
-                           "--pipeline HOW=1f1b ",
-                           "--recompute [HOW]"}) {
+                           "--pipeline ORDER=1f1b ",
+                           "--recompute [stage|blocks]"}) {
     EXPECT_THAT(help.out, HasSubstr(text));
   }
 }

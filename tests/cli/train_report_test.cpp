@@ -81,11 +81,22 @@ TEST_F(TrainReportTest, ReplacesTheReportOfARunInOneProcess) {
 TEST_F(TrainReportTest, ShowsARunUnderTheLauncher) {
   auto options = std::string(kSmall);
   options.resize(options.find(" --replicas"));
-  const auto page = report_of("run --num-replicas 3 --num-instances 2 " +
-                              std::string(LOCKSTEP_BINARY) + " " + options);
+  const auto command = "run --num-replicas 3 --num-instances 2 --env TOKEN=of-a-user " +
+                       std::string(LOCKSTEP_BINARY) + " " + options;
+  const auto page = report_of(command);
   ASSERT_FALSE(HasFailure());
+  auto shown = command;
+  shown.replace(shown.find("of-a-user"), 9, "...");
   EXPECT_THAT(page, AllOf(HasSubstr(printed_digest(finished_)), HasSubstr(row("replicas", "3<")),
-                          HasSubstr("<pre>lockstep train --model convnet ")));
+                          HasSubstr("<pre>lockstep " + shown + " --report " + file_ + "</pre>"),
+                          Not(HasSubstr("of-a-user"))));
+}
+
+TEST_F(TrainReportTest, ShowsTheVariablesOfLibraries) {
+  const auto finished = lockstep(words(std::string(kSmall) + " --report " + file_),
+                                 {.environment = {{"ATEN_CPU_CAPABILITY", "default"}}});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(read_file(file_), HasSubstr(row("ATEN_CPU_CAPABILITY", "default<")));
 }
 
 TEST_F(TrainReportTest, SaysThatARunDiverged) {

@@ -72,11 +72,6 @@ TEST(TrainStartTest, TellsTheTrainerTheSameInAJob) {
   EXPECT_THAT(start.environment.to_strings(), ElementsAre("OMP_NUM_THREADS=1"));
 }
 
-TEST(TrainStartTest, ShowsACommandAsAShellReadsIt) {
-  EXPECT_EQ(cli::command_text("train", {"--lr", "0.1", "--data-dir", "d e", "--summary=it's"}),
-            "lockstep train --lr 0.1 --data-dir 'd e' '--summary=it'\\''s'");
-}
-
 TEST(TrainStartTest, WhatTheTrainerIsToldMeansTheSame) {
   const auto first = read(with(kOptions, {"--threads-per-device", "3"}));
   auto told = cli::start_alone(first, machine_of(4), {}).arguments;

@@ -150,10 +150,12 @@ TEST_F(CatalogTest, FindsFashionMnistByItself) {
   auto wanted = options();
   wanted.data_dir.clear();
   EXPECT_EQ(open_set("fashion-mnist", Split::Test, wanted)->size(), 10'000);
-  EXPECT_EQ(heard_, (std::vector<std::string>{"Files already downloaded and verified"}));
+  EXPECT_EQ(heard_,
+            (std::vector<std::string>{"fashion-mnist-test: files found, checksums are correct"}));
   heard_.clear();
   open_set("fashion-mnist", Split::Test, wanted);  // now from the pack
-  EXPECT_EQ(heard_, (std::vector<std::string>{"Files already downloaded and verified"}));
+  EXPECT_EQ(heard_,
+            (std::vector<std::string>{"fashion-mnist-test: files found, checksums are correct"}));
 }
 
 }  // namespace

@@ -414,7 +414,7 @@ TEST(PackStoreTest, RemembersWhetherTheOriginalsWereThePublishedOnes) {
   }
   source.verification = {.all_known = true, .differing = {}};
   write_file(source.file, "333");
-  EXPECT_EQ(told(), (std::vector<std::string>{"Files already downloaded and verified"}));
+  EXPECT_EQ(told(), (std::vector<std::string>{"source-train: files found, checksums are correct"}));
 }
 
 TEST(PackTest, AnySetCanBePackedUnderAName) {

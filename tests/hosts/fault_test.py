@@ -42,7 +42,7 @@ class FaultTest(HostsTest):
         code = job.end(VERDICT_SECONDS)
         self.assertNotEqual(code, 0, job.output)
         self.assertIn(code, (6, 7), job.output)
-        self.assertRegex(job.output, r"host b .*is lost: no word for .* instances 2-3 were on it")
+        self.assertRegex(job.output, r"host b .*is lost: no answer for .* instances 2-3 were on it")
         # The agent of b must find out by itself.
         self.expect_nothing_left(hosts, VERDICT_SECONDS)
         print(f"verdict after {time.monotonic() - start:.1f} s with everything ended")

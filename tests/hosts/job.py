@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import threading
 import time
@@ -41,9 +42,20 @@ def train(training, *options):
     return [LOCKSTEP, "train", *TRAININGS[training], *LAUNCHED, *options]
 
 
-def train_under(launcher, training, *options):
-    """Started by that of somebody else, in four processes."""
-    return [*launcher, LOCKSTEP, "train", *TRAININGS[training], *options]
+def train_under(launcher, training, *launcher_options):
+    """The command that docs/guides/hosts.md shows for another launcher, with the options of a training added."""
+    page = (rig.ROOT / "docs/guides/hosts.md").read_text()
+    (shown,) = re.findall(rf"^\$ ({launcher} .*)$", page, re.MULTILINE)
+    words = shlex.split(shown)
+    start = words.index("lockstep")
+    options = _pairs(words[start + 2:]) | _pairs(TRAININGS[training])
+    return [launcher, *launcher_options, *words[1:start], LOCKSTEP, words[start + 1],
+            *(word for pair in options.items() for word in pair)]
+
+
+def _pairs(options):
+    """The options by name. Each has a value."""
+    return dict(zip(options[::2], options[1::2], strict=True))
 
 
 def gradient_bytes(training):

@@ -58,7 +58,7 @@ class SlurmTest(HostsTest):
 
     def test_srun_alone_trains(self):
         hosts, slurm = self.slurm()
-        done = slurm.run(train_under(["srun", "-N", "2", "-n", "4"], "short"))
+        done = slurm.run(train_under("srun", "short", "-N", "2"))
         self.assertEqual((done.returncode, digest_of(done.stdout)), (0, local_digest("short")), done.stdout)
         self.assertEqual(done.stdout.count("weights: "), 1, done.stdout)
 

@@ -56,8 +56,7 @@ class PlainMpirunTest(HostsTest):
 
     def expect_training_by(self, *mpi_options):
         hosts = self.hosts("a", "b")
-        mpirun = ["mpirun", "-np", "4", "--host", "a:2,b:2", *mpi_options]
-        job = Job(hosts["a"], train_under(mpirun, "short"))
+        job = Job(hosts["a"], train_under("mpirun", "short", *mpi_options))
         self.expect_digest("short", job)
         self.assertEqual(job.output.count("weights: "), 1, job.output)
         self.expect_nothing_left(hosts)

@@ -7,6 +7,8 @@
 #include <limits>
 #include <regex>
 
+#include "lockstep/monitor/export/environment_facts.h"
+
 namespace lockstep::monitor {
 namespace {
 
@@ -221,6 +223,14 @@ TEST(HtmlReportEventsTest, KeepsTheNewest) {
   const auto page = to_html(report);
   EXPECT_THAT(page, AllOf(HasSubstr("101 earlier events are left out."), Not(HasSubstr(">e100<")),
                           HasSubstr(">e101<"), HasSubstr("<td>unknown</td><td>odd</td>")));
+}
+
+TEST(LibraryFactsTest, ListsTheVariablesThatAreSet) {
+  const topology::Environment environment(
+      {{"HOME", "/"}, {"ONEDNN_MAX_CPU_ISA", "AVX2"}, {"OPENBLAS_CORETYPE", "Haswell"}});
+  EXPECT_THAT(library_facts(environment),
+              ::testing::ElementsAre(ReportFact{"OPENBLAS_CORETYPE", "Haswell"},
+                                     ReportFact{"ONEDNN_MAX_CPU_ISA", "AVX2"}));
 }
 
 }  // namespace

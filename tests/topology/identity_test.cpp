@@ -100,8 +100,10 @@ TEST(IdentityTest, HasAPlaceToMeetUnderEachLauncher) {
 TEST(IdentityTest, TakesSettingsFromUsersOfOtherLaunchers) {
   const auto id = read_identity(Environment(Variables{{"RANK", "0"},
                                                       {"WORLD_SIZE", "1"},
+                                                      {"LOCKSTEP_COMMAND", "mine"},
                                                       {"LOCKSTEP_STALL_TIMEOUT", "5"},
                                                       {"LOCKSTEP_TRANSPORT", "local"}}));
+  EXPECT_EQ(id.command, "mine");
   EXPECT_EQ(id.stall_timeout.count(), 5.0);
   EXPECT_EQ(id.transport, TransportKind::Local);
 }

@@ -333,13 +333,12 @@ def draw_tree(topology: Topology) -> Image:
     """The order in which gradients are added, a tree over replicas, colored by the instance that computes each node."""
     leaves = topology.replicas
     levels = max(1, (leaves - 1).bit_length())
-    carried = "; ".join(f"instance {each.number} carries {_listed(each.replicas)}"
-                        for each in topology.instances)
+    owned = "; ".join(f"instance {each.number} has replica{'s' if len(each.replicas) > 1 else ''} "
+                      f"{_listed(each.replicas)}" for each in topology.instances)
     image = Image(
         116 + 70 * levels, f"The tree that adds the gradients of {leaves} replicas",
-        f"Neighbours are added first, then pairs of neighbours, up to the sum of all. {carried}. "
-        "Nodes in an instance's colour are computed by that instance alone; white nodes are combined "
-        "from several instances.")
+        f"Neighbors are added first, then pairs of neighbors, up to the sum of all. {owned.capitalize()}. One "
+        "instance alone computes a colored node. A white node combines nodes of several instances.")
     left, width = MARGIN, WIDTH - 2 * MARGIN
     part = width / leaves
     base = 20 + 70 * levels

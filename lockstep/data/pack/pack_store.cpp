@@ -178,7 +178,9 @@ std::shared_ptr<const PackDataset> PackStore::make(const FoundSet& found, const 
 
 void tell_of_originals(const PackDataset& pack, const Tell& tell) {
   const auto& footer = pack.footer();
-  if (footer.is_verified) tell("Files already downloaded and verified");
+  if (footer.is_verified) {
+    tell(fmt::format("{}: files found, checksums are correct", footer.name));
+  }
   if (footer.differing.empty()) return;
   tell(
       fmt::format("lockstep: warning: {}: the checksum is not the published one; the structure is "

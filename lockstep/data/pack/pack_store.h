@@ -63,7 +63,7 @@ class PackStore {
   Tell tell_;
 };
 
-/// Tells whether the originals of a pack were the published ones.
+/// Reports whether the files that a pack was made from have the published checksums.
 void tell_of_originals(const PackDataset& pack, const Tell& tell);
 
 }  // namespace lockstep::data

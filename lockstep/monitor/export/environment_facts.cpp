@@ -37,6 +37,14 @@ std::vector<ReportFact> machine_facts() {
       {"memory", fmt::format("{:.1f} GiB", static_cast<double>(machine.memory_bytes) / kGib)}};
 }
 
+std::vector<ReportFact> library_facts(const topology::Environment& environment) {
+  std::vector<ReportFact> facts;
+  for (const auto* name : {"OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"}) {
+    if (const auto value = environment.get(name)) facts.push_back({name, *value});
+  }
+  return facts;
+}
+
 std::string command_of_this_process() {
   std::string arguments;
   try {

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/export.h"
 #include "lockstep/monitor/export/html_report.h"
+#include "lockstep/topology/environment.h"
 
 namespace lockstep::monitor {
 
@@ -13,6 +14,11 @@ LOCKSTEP_PRIVATE_API std::vector<ReportFact> build_facts();
 
 /// This host, its processor, and the cores and the memory that this process may use.
 LOCKSTEP_PRIVATE_API std::vector<ReportFact> machine_facts();
+
+/// The variables that change how libraries compute, and so the bits of the weights. Only those that
+/// are set.
+LOCKSTEP_PRIVATE_API std::vector<ReportFact> library_facts(
+    const topology::Environment& environment);
 
 /// The command line of this process, as a user types it in a shell; empty if it is unknown.
 LOCKSTEP_PRIVATE_API std::string command_of_this_process();

@@ -1,5 +1,5 @@
-// The picture of hosts, instances, replicas and stages. Boxes are as large as what is in them; hosts
-// stand side by side as far as the page is wide.
+// Image of the topology: hosts, instances, replicas and stages. A box is as large as its contents. Hosts
+// are side by side if the page is wide enough.
 
 const kSvg = "http://www.w3.org/2000/svg";
 const kStage = { width: 34, height: 24 };
