@@ -2,8 +2,9 @@
 #
 # Writes the version script of a shared library. Symbols that LOCKSTEP_API marks in the public HEADERS get the version
 # LOCKSTEP_0. The other visible symbols of namespace lockstep are marked with LOCKSTEP_PRIVATE_API, in headers that are
-# not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All other symbols are local, for example templates of the C++ library
-# that lockstep instantiates. If a name matches the patterns of both versions, linkers choose the later version.
+# not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All other symbols are local, for example templates of the
+# C++ library that lockstep instantiates. If a name matches the patterns of both versions, linkers choose the later
+# version.
 cmake_minimum_required(VERSION 3.25)
 
 # The patterns of a class: members, members of nested classes, tables, and thunks.
@@ -15,7 +16,7 @@ function(class_patterns class result)
   set(${result} "${text}" PARENT_SCOPE)
 endfunction()
 
-# Reads the marks of a header. Relies on the layout that clang-format gives to it.
+# Reads the marks of a header. Requires the layout of clang-format.
 function(read_marks header result)
   file(READ ${SOURCE_DIR}/${header} text)
   string(REGEX MATCHALL "[^A-Z_]LOCKSTEP_API " marks "${text}")
@@ -52,7 +53,7 @@ function(read_marks header result)
     message(FATAL_ERROR "${header}: expected the end of namespace ${scope}, as in '}  // namespace base'")
   endif()
   if(NOT found EQUAL expected)
-    message(FATAL_ERROR "${header}: expected to understand ${expected} marks LOCKSTEP_API, understood ${found}")
+    message(FATAL_ERROR "${header}: found ${expected} LOCKSTEP_API marks, but parsed only ${found}")
   endif()
   set(${result} "${patterns}" PARENT_SCOPE)
 endfunction()
