@@ -84,8 +84,6 @@ function(lockstep_module name)
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_build_flags>)
     if(arg_WITH_TORCH)
       lockstep_unity_groups(${target} ACROSS_FOLDERS)
-      # Full debug information of libtorch's types makes objects of 50 MB. Line numbers are enough.
-      target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-g1>)
       set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch)
     else()
       lockstep_unity_groups(${target})
