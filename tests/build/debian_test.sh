@@ -1,5 +1,5 @@
 #!/bin/sh
-# debian_test.sh ROOT VERSION: compares debian/ with the version of the project and with packages/.
+# debian_test.sh ROOT VERSION: compares debian/ with the version of the project, packages/ and `lockstep doctor`.
 set -eu
 root=$1
 version=$2
@@ -30,4 +30,16 @@ for package in $(sed 's/#.*//' "$root/packages/build"); do
     g++ | make) continue ;; # parts of build-essential
   esac
   echo "$wanted" | grep -qx "$package" || fail "debian/control: Build-Depends lacks $package of packages/build"
+done
+
+# `lockstep doctor` names packages that add features at run time.
+runtime=$(awk '/^[^ ]/ { reads = /^(Depends|Recommends|Suggests):/ } reads && /^ / { sub(/,.*/, ""); print $1 }' \
+  "$root/debian/control")
+named=$(sed -n '/kOptionalParts{/,/^};/ s/.*"\([^" ]*\)[^"]*"},$/\1/p' "$root/lockstep/cli/doctor.cpp")
+parts=$(grep -c '^    OptionalPart{' "$root/lockstep/cli/doctor.cpp")
+[ "$(echo "$named" | wc -l)" = "$parts" ] ||
+  fail "doctor.cpp: expected a package for each of $parts parts, found: $named"
+for package in $named; do
+  echo "$runtime" | grep -qx "$package" ||
+    fail "debian/control: Depends, Recommends and Suggests lack $package, which lockstep doctor names"
 done
