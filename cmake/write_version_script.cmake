@@ -1,8 +1,9 @@
-# cmake -D OUTPUT=<file> -D VERSION=<x.y.z> -D SOURCE_DIR=<tree> -D "HEADERS=<list>" -P write_version_script.cmake
+# cmake -D OUTPUT=<file> -D VERSION=<x.y.z> -D SOVERSION=<n> -D SOURCE_DIR=<tree> -D "HEADERS=<list>"
+#       -P write_version_script.cmake
 #
 # Writes the version script of a shared library. Symbols that LOCKSTEP_API marks in the public HEADERS get the version
-# LOCKSTEP_0. The other visible symbols of namespace lockstep are marked with LOCKSTEP_PRIVATE_API, in headers that are
-# not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All other symbols are local, for example templates of the
+# LOCKSTEP_<n>. The other visible symbols of namespace lockstep are marked with LOCKSTEP_PRIVATE_API, in headers that
+# are not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All other symbols are local, for example templates of the
 # C++ library that lockstep instantiates. If a name matches the patterns of both versions, linkers choose the later
 # version.
 cmake_minimum_required(VERSION 3.25)
@@ -74,7 +75,7 @@ LOCKSTEP_PRIVATE_${VERSION} {
 ${every}    };
 };
 
-LOCKSTEP_0 {
+LOCKSTEP_${SOVERSION} {
   global:
     extern \"C++\" {
 ${public}    };

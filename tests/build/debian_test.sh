@@ -12,6 +12,12 @@ fail() {
 packaged=$(sed -n '1s/^lockstep (\(.*\)) .*/\1/p' "$root/debian/changelog")
 [ "$packaged" = "$version" ] || fail "debian/changelog: expected version $version, found $packaged"
 
+soversion=$(sed -n 's/^set(LOCKSTEP_SOVERSION \(.*\))$/\1/p' "$root/cmake/SharedLibraries.cmake")
+for package in "liblockstep$soversion" "liblockstep-torch$soversion"; do
+  grep -qx "Package: $package" "$root/debian/control" ||
+    fail "debian/control: expected the package $package, found none"
+done
+
 # `make deb` installs the build dependencies.
 wanted=$(sed -n '/^Build-Depends:/,/^$/ s/^ \([^ ,]*\).*/\1/p' "$root/debian/control")
 [ "$(echo "$wanted" | wc -l)" -gt 15 ] || fail "debian/control: expected a list of packages, found: $wanted"
