@@ -4,7 +4,7 @@ BUILD := build/release
 CONFIGURE := cmake --preset release
 PROGRAMS_ONLY := -DLOCKSTEP_BUILD_TESTS=OFF -DLOCKSTEP_BUILD_BENCHMARKS=OFF
 JOBS := $(shell nproc)
-# Many tests wait most of the time.
+# Many tests mostly wait, so CTest runs more tests than cores.
 TEST_JOBS := $(shell echo $$(($(JOBS) + 4)))
 MAKEFLAGS += --no-print-directory
 
@@ -33,7 +33,7 @@ IS_ROOT := $(filter 0,$(shell id -u))
 test: packages-test $(if $(IS_ROOT),packages-hosts) build-with-tests
 	ctest --test-dir $(BUILD) $(if $(IS_ROOT),--build-config hosts) -j $(TEST_JOBS) --output-on-failure --no-tests=error
 	@$(MAKE) kernels
-	@$(if $(IS_ROOT),,echo "The tests on several hosts were left out, because they need root: sudo make test-hosts")
+	@$(if $(IS_ROOT),,echo "The tests on several hosts were skipped, because they need root: sudo make test-hosts")
 
 ## make headers     compile each header alone, so that a missing #include is an error
 .PHONY: headers
@@ -130,22 +130,22 @@ bench: packages-test build
 	$(BUILD)/bench/monitor/status_bench
 	$(BUILD)/bench/nn/batch_norm_bench
 
-## make compare     compare lockstep with PyTorch, Gloo and Open MPI (RUNS=5), in docs/internals/comparison.md and README.md
+## make compare     compare with PyTorch, Gloo and Open MPI (RUNS=5); updates docs/internals/comparison.md and README.md
 RUNS := 5
 .PHONY: compare
 compare: packages-test build
 	python3 bench/compare --lockstep $(BUILD)/bin/lockstep --runs $(RUNS) --json build/comparison.json \
 	  --output docs/internals/comparison.md --readme README.md
 
-## make test-asan   the same tests under the address and undefined-behaviour sanitizers
-## make test-tsan   the same tests under the thread sanitizer
+## make test-asan   run the tests under the address and undefined-behaviour sanitizers
+## make test-tsan   run the torch-free tests under the thread sanitizer
 .PHONY: test-asan test-tsan
 test-asan test-tsan: test-%: packages-build packages-test
 	@cmake --preset $* >/dev/null
 	@cmake --build --preset $* -j $(JOBS)
 	ctest --preset $*
 
-## make fuzz        60 s of libFuzzer for each reader of files
+## make fuzz        run libFuzzer for 60 s on each file parser
 FUZZ_SECONDS := 60
 .PHONY: fuzz
 fuzz: packages-build packages-test packages-fuzz
@@ -169,7 +169,7 @@ check: packages-build packages-test packages-check
 docs: packages-docs build
 	python3 tools/docs/build_site.py --lockstep $(BUILD)/bin/lockstep --output build/docs
 
-## make tutorial    run all commands of the documentation, write their output into the pages, and draw the images; minutes
+## make tutorial    run all commands of the documentation, and update their output and the images; takes minutes
 .PHONY: tutorial
 tutorial: packages-demo packages-docs build
 	python3 tools/docs/refresh.py --bin $(BUILD)/bin
@@ -179,7 +179,7 @@ tutorial: packages-demo packages-docs build
 format: packages-check
 	clang-format -i $(SOURCES)
 
-## make clean       remove what was built
+## make clean       delete the folder build
 .PHONY: clean
 clean:
 	rm -rf build

@@ -31,9 +31,8 @@ function(lockstep_install target folder component)
     COMPONENT debug EXCLUDE_FROM_ALL)
 endfunction()
 
-# lockstep_look_for_torch(<target> <folder>): sets the folders where an installed file looks for libtorch, which may be
-# in another folder than on the machine of the build: LOCKSTEP_TORCH_RPATH and <folder>. The folders of LD_LIBRARY_PATH
-# come first, the usual ones last.
+# lockstep_look_for_torch(<target> <folder>): sets the RUNPATH of an installed file: LOCKSTEP_TORCH_RPATH, then
+# <folder>. The loader searches LD_LIBRARY_PATH first and the system folders last.
 function(lockstep_look_for_torch target folder)
   set(folders ${LOCKSTEP_TORCH_RPATH} ${folder})
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "${folders}")
@@ -43,7 +42,7 @@ function(lockstep_look_for_torch target folder)
   endif()
   get_filename_component(libtorch_folder "${library}" DIRECTORY)
   if(libtorch_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
-    # Without it, CMake pads the folders of the build tree with an empty one, which means the current folder.
+    # Without this property CMake pads the RUNPATH with an empty entry, which means the current folder.
     set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
   endif()
 endfunction()

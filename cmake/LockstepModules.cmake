@@ -1,14 +1,14 @@
 # The modules of lockstep. A module may use only the modules before it in this list.
 # check_includes.cmake enforces the same order on #include lines.
-set(LOCKSTEP_MODULES base topology events comm launch data weights checkpoint optimizer gpu plan monitor nn train ui cli)
+set(LOCKSTEP_MODULES
+  base topology events comm launch data weights checkpoint optimizer gpu plan monitor nn train ui cli)
 
 # lockstep_unity_groups(<target> [ACROSS_FOLDERS])
 #
 # Assigns the sources of a target to the batches of a unity build (CMAKE_UNITY_BUILD). A batch holds sources of one
 # folder, so that a program that links a static library does not get code of folders that it does not use.
 # ACROSS_FOLDERS ignores folders: a file that includes libtorch takes 4 s even with a precompiled header, so few batches
-# matter more. A source keeps the UNITY_GROUP that it has. Sources with options of their own are compiled alone (CMake
-# leaves them out of the batches).
+# matter more. An existing UNITY_GROUP is kept. CMake compiles sources with their own options alone.
 set(LOCKSTEP_UNITY_BATCH 16 CACHE STRING "Largest number of sources that a unity build compiles at once")
 function(lockstep_unity_groups target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ACROSS_FOLDERS" "" "")
@@ -54,7 +54,7 @@ function(lockstep_check_dependency module dependency)
   endif()
 endfunction()
 
-# lockstep_module(<name> [FOR_PROGRAMS] HEADERS … SOURCES … [DEPENDS lockstep::x …] [LIBRARIES …])
+# lockstep_module(<name> [FOR_PROGRAMS] [WITH_TORCH] HEADERS … SOURCES … [DEPENDS lockstep::x …] [LIBRARIES …])
 #
 # Builds lockstep/<name> as the static library lockstep::<name>, or as a header-only library if it has no sources.
 # DEPENDS names other modules, LIBRARIES names third-party targets. FOR_PROGRAMS: the module is part of the shared
@@ -84,8 +84,6 @@ function(lockstep_module name)
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_build_flags>)
     if(arg_WITH_TORCH)
       lockstep_unity_groups(${target} ACROSS_FOLDERS)
-      # Full debug information of libtorch's types makes objects of 50 MB. Line numbers are enough.
-      target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-g1>)
       set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch)
     else()
       lockstep_unity_groups(${target})

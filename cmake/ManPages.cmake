@@ -1,6 +1,6 @@
-# The target `manpages`: man pages and completions for bash and zsh, in build/…/share. tools/manual writes them from the
-# options that the built programs describe. The default build contains the target if it builds all programs: a command
-# of a program that is not built cannot describe itself.
+# The target `manpages`: man pages and completions for bash and zsh, in build/…/share. tools/manual writes them from
+# the options that the built programs describe. The default build contains the target if it builds all programs: a
+# command of a program that is not built cannot describe itself.
 
 add_executable(lockstep_manual EXCLUDE_FROM_ALL
   tools/manual/bash_completion.cpp tools/manual/command_tree.cpp tools/manual/main.cpp

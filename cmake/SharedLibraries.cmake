@@ -7,6 +7,9 @@
 # Only symbols marked with LOCKSTEP_API or LOCKSTEP_PRIVATE_API are exported (lockstep/base/export.h). Target
 # `libraries` builds both; so does `all`, because `cmake --install` installs them.
 
+# The version of the binary interface. Increase it if programs must be linked again, and rename the packages in debian/.
+set(LOCKSTEP_SOVERSION 0)
+
 # lockstep_modules_for_programs(<core> <torch>): the modules of either library. gpu belongs to the second one, so that a
 # program without libtorch does not load CUDA.
 function(lockstep_modules_for_programs core torch)
@@ -37,15 +40,16 @@ function(lockstep_shared_library target output)
   set(header_files ${headers})
   list(TRANSFORM header_files PREPEND ${PROJECT_SOURCE_DIR}/)
   add_custom_command(OUTPUT ${script} VERBATIM
-    COMMAND ${CMAKE_COMMAND} -D OUTPUT=${script} -D VERSION=${PROJECT_VERSION} -D SOURCE_DIR=${PROJECT_SOURCE_DIR}
-            "-DHEADERS=${headers}" -P ${PROJECT_SOURCE_DIR}/cmake/write_version_script.cmake
+    COMMAND ${CMAKE_COMMAND} -D OUTPUT=${script} -D VERSION=${PROJECT_VERSION} -D SOVERSION=${LOCKSTEP_SOVERSION}
+            -D SOURCE_DIR=${PROJECT_SOURCE_DIR} "-DHEADERS=${headers}"
+            -P ${PROJECT_SOURCE_DIR}/cmake/write_version_script.cmake
     DEPENDS ${header_files} ${PROJECT_SOURCE_DIR}/cmake/write_version_script.cmake
     COMMENT "Writing the version script of lib${output}.so")
 
   add_library(${target} SHARED ${objects} ${script})
   set_target_properties(${target} PROPERTIES
-    OUTPUT_NAME ${output} VERSION ${PROJECT_VERSION} SOVERSION 0 LINKER_LANGUAGE CXX LINK_DEPENDS ${script}
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+    OUTPUT_NAME ${output} VERSION ${PROJECT_VERSION} SOVERSION ${LOCKSTEP_SOVERSION}
+    LINKER_LANGUAGE CXX LINK_DEPENDS ${script} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
   target_link_libraries(${target} PRIVATE ${libraries})
   target_link_options(${target} PRIVATE -Wl,--version-script=${script} -Wl,--as-needed)
   if(NOT LOCKSTEP_SANITIZE)  # the runtime of a sanitizer is linked into the program

@@ -1,9 +1,11 @@
-# cmake -D OUTPUT=<file> -D VERSION=<x.y.z> -D SOURCE_DIR=<tree> -D "HEADERS=<list>" -P write_version_script.cmake
+# cmake -D OUTPUT=<file> -D VERSION=<x.y.z> -D SOVERSION=<n> -D SOURCE_DIR=<tree> -D "HEADERS=<list>"
+#       -P write_version_script.cmake
 #
 # Writes the version script of a shared library. Symbols that LOCKSTEP_API marks in the public HEADERS get the version
-# LOCKSTEP_0. The other visible symbols of namespace lockstep are marked with LOCKSTEP_PRIVATE_API, in headers that are
-# not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All other symbols are local, for example templates of the C++ library
-# that lockstep instantiates. If a name matches the patterns of both versions, linkers choose the later version.
+# LOCKSTEP_<n>. The other visible symbols of namespace lockstep are marked with LOCKSTEP_PRIVATE_API, in headers that
+# are not public: they get the version LOCKSTEP_PRIVATE_<x.y.z>. All other symbols are local, for example templates of the
+# C++ library that lockstep instantiates. If a name matches the patterns of both versions, linkers choose the later
+# version.
 cmake_minimum_required(VERSION 3.25)
 
 # The patterns of a class: members, members of nested classes, tables, and thunks.
@@ -15,7 +17,7 @@ function(class_patterns class result)
   set(${result} "${text}" PARENT_SCOPE)
 endfunction()
 
-# Reads the marks of a header. Relies on the layout that clang-format gives to it.
+# Reads the marks of a header. Requires the layout of clang-format.
 function(read_marks header result)
   file(READ ${SOURCE_DIR}/${header} text)
   string(REGEX MATCHALL "[^A-Z_]LOCKSTEP_API " marks "${text}")
@@ -52,7 +54,7 @@ function(read_marks header result)
     message(FATAL_ERROR "${header}: expected the end of namespace ${scope}, as in '}  // namespace base'")
   endif()
   if(NOT found EQUAL expected)
-    message(FATAL_ERROR "${header}: expected to understand ${expected} marks LOCKSTEP_API, understood ${found}")
+    message(FATAL_ERROR "${header}: found ${expected} LOCKSTEP_API marks, but parsed only ${found}")
   endif()
   set(${result} "${patterns}" PARENT_SCOPE)
 endfunction()
@@ -73,7 +75,7 @@ LOCKSTEP_PRIVATE_${VERSION} {
 ${every}    };
 };
 
-LOCKSTEP_0 {
+LOCKSTEP_${SOVERSION} {
   global:
     extern \"C++\" {
 ${public}    };

@@ -9,11 +9,11 @@ namespace lockstep {
 /// "0.1.0"
 LOCKSTEP_API std::string_view version() noexcept;
 
-/// The commit that was built, with "+" where the tree had changes of its own; "unknown" outside a
-/// repository.
+/// The commit that was built, with "+" if the tree had uncommitted changes. "unrecorded" in debug
+/// builds, so that a commit does not link every program again, and "unknown" outside a repository.
 LOCKSTEP_API std::string_view commit() noexcept;
 
-/// The compiler and the flags that matter: "GNU 12.2.0, RelWithDebInfo (-O2 -g -DNDEBUG)".
+/// The compiler and the flags that matter: "GNU 12.2.0, Release (-O2 -DNDEBUG)".
 LOCKSTEP_API std::string_view build_description() noexcept;
 
 /// The sanitizers of this build; empty for most.

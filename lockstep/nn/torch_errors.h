@@ -1,7 +1,6 @@
 #pragma once
 
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
 #include <new>
 #include <string>
@@ -15,10 +14,10 @@ inline Error torch_error(const std::string& where, const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   const auto line = text.substr(0, text.find('\n'));
   if (line.find("allocate memory") != std::string::npos) {
-    return {ErrorKind::Unavailable, fmt::format("{}: there is not enough memory: {}", where, line),
+    return {ErrorKind::Unavailable, where + ": there is not enough memory: " + line,
             "a smaller picture, batch or model"};
   }
-  return {ErrorKind::Options, fmt::format("{}: libtorch refuses: {}", where, line)};
+  return {ErrorKind::Options, where + ": libtorch refuses: " + line};
 }
 
 /// Runs `action`, and turns what libtorch throws into an `Error` that `where` begins.

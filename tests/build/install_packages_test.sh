@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs tools/install-packages as somebody who may not install, with stand-ins for dpkg-query and id.
+# Runs tools/install-packages as a user without root, with fake dpkg-query and id.
 set -eu
 root=$1
 bin=$(mktemp -d)

@@ -33,7 +33,7 @@ install() {
   inside apt-get install -y --no-install-recommends "$@"
 }
 
-# Every file of the system, but what the package manager writes about itself.
+# Lists all files except the package manager's own data.
 list_files() {
   chroot "$root" find / -xdev \( -path /tmp -o -path /var/lib/dpkg -o -path /var/lib/apt \
     -o -path /var/cache -o -path /var/log \) -prune -o -print | LC_ALL=C sort
@@ -66,7 +66,7 @@ cp "$2"/*.deb "$root/tmp/debs"
 rm -f "$root"/tmp/debs/*-dbgsym_*.deb
 cp -r "$4" "$root/tmp/consumer"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-# No service may start in here.
+# Prevents services from starting.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod +x "$root/usr/sbin/policy-rc.d"
 programs='lockstep lockstep-bench'
@@ -101,7 +101,8 @@ expect lockstep
 
 step 'build a consumer'
 # shellcheck disable=SC2046,SC2086
-install cmake g++ make $(cd "$root/tmp/debs" && for name in $libraries; do echo "/tmp/debs/$(echo "${name}"_*.deb)"; done)
+install cmake g++ make \
+  $(cd "$root/tmp/debs" && for name in $libraries; do echo "/tmp/debs/$(echo "${name}"_*.deb)"; done)
 inside cmake -S /tmp/consumer -B /tmp/consumer/build
 inside cmake --build /tmp/consumer/build -j "$(nproc)"
 inside lockstep run --num-instances 2 /tmp/consumer/build/consumer
@@ -124,7 +125,7 @@ left=$(comm -12 "$root/tmp/after" "$root/tmp/files"; grep lockstep "$root/tmp/af
 [ -z "$left" ] || fail "expected no file of the packages, found: $left"
 new=$(comm -13 "$root/tmp/expected" "$root/tmp/after")
 [ -z "$new" ] || fail "expected no new file, found: $new"
-# Folders that held nothing else go with the packages.
+# Folders that only these packages used are removed with them.
 lost=$(comm -23 "$root/tmp/expected" "$root/tmp/after" | comm -23 - "$root/tmp/folders")
 [ -z "$lost" ] || fail "expected every other file to stay, missing: $lost"
 echo "$(wc -l <"$root/tmp/files") files were installed; none is left"

@@ -18,7 +18,7 @@ ls "$debs"/lockstep_*.deb >/dev/null 2>&1 || {
   exit 1
 }
 
-# The sources of this machine, as far as they are Debian's own. A change of them makes a new base.
+# The Debian package sources of this machine. If they change, the base is rebuilt.
 sources=$(apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' \
   'Created-By: Packages' 'Origin: Debian' | sort -u)
 [ -n "$sources" ] || { echo "run.sh: apt has no source of Debian; try: apt-get update" >&2; exit 1; }
@@ -44,7 +44,7 @@ if [ ! -e "$base" ] || [ "$sources" != "$(cat "$work/sources" 2>/dev/null)" ]; t
   printf '%s\n' "$sources" >"$work/sources"
 fi
 
-# The namespaces end with the shell inside: then no process is left, and no mount.
+# The namespaces end with inside.sh, so no process and no mount remains.
 root=$(mktemp -d "$work/root.XXXXXX")
 trap 'rm -rf --one-file-system "$root"' EXIT
 trap 'exit 1' HUP INT TERM

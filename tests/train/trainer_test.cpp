@@ -154,6 +154,54 @@ TEST(TrainerTest, CountsEpochsSinceTheBest) {
                "expected one of the metrics loss, found 'm'");
 }
 
+TEST(TrainerTest, EarlyStopIgnoresEpochsWithoutAValidationIfTheTrainingValidates) {
+  auto history = history_of({1, 9, 9, 2});
+  for (auto* epoch : {&history.epochs[0], &history.epochs[3]}) {
+    epoch->validation = epoch->training;
+    epoch->validation->metrics = {{"m", 5}};
+  }
+  const auto stop = callbacks::early_stop({.metric = "m"});
+  EXPECT_FALSE(stop->goes_on(history)) << "without a validation set, the training counts";
+  stop->on_fit_begin({.epochs = 8, .validations = 3});
+  EXPECT_FALSE(stop->goes_on(history)) << "5 is not better than 5";
+  history.epochs[3].validation->metrics = {{"m", 4}};
+  EXPECT_TRUE(stop->goes_on(history));
+}
+
+TEST(TrainerTest, ValidatesEveryFewEpochsAndAfterTheLast) {
+  const auto options = alone(kTrainerReplicas);
+  auto loader = train_loader(options);
+  auto test = test_loader(options);
+  auto trainer = trainer_of(options);
+  const auto history = trainer.fit(loader, {.epochs = 5, .validation = &test, .validate_every = 2});
+  std::vector<int> validated;
+  for (const auto& epoch : history.epochs) {
+    if (epoch.validation) validated.push_back(epoch.epoch);
+  }
+  EXPECT_THAT(validated, ElementsAre(2, 4, 5));
+}
+
+TEST(TrainerTest, ValidatesAFinishedRunAgainWithTheValidationSetOfThisRun) {
+  const testing::ScratchFolder folder;
+  const auto fit = [&](bool validates) {
+    auto options = alone(kTrainerReplicas);
+    options.checkpoints({.folder = folder.path() + "/run"}).resume("auto");
+    auto loader = train_loader(options);
+    auto test = test_loader(options);
+    auto trainer = trainer_of(options);
+    trainer.model().tell([](const std::string&) {});
+    auto history = trainer.fit(loader, {.epochs = 2, .validation = validates ? &test : nullptr});
+    trainer.model().checkpoint();
+    const auto loss = trainer.evaluate(test).loss;
+    return std::pair(history, loss);
+  };
+  EXPECT_FALSE(fit(false).first.epochs.back().validation);
+  const auto [history, loss] = fit(true);
+  ASSERT_EQ(history.epochs.size(), 2U) << "no epoch occurs twice";
+  ASSERT_TRUE(history.epochs.back().validation);
+  EXPECT_EQ(history.epochs.back().validation->loss, loss);
+}
+
 TEST(TrainerTest, ALearningRateFollowsItsSchedule) {
   const auto digest = [](bool by_callback) {
     auto options = alone(kTrainerReplicas);
@@ -384,11 +432,12 @@ TEST(TrainerTest, CallsAnObserverOnInstance0InOrder) {
     auto trainer = trainer_of(options);
     trainer.add(callbacks::log(observer));
     trainer.fit(loader, {.validation = &test});
-    EXPECT_EQ(observer.words,
-              options.world().instance() == 0
-                  ? "compiled:2 prepared fit:1/1 began:1/6 step:1 done:1 step:2 done:2 step:3 done:3 "
-                    "step:4 done:4 step:5 done:5 step:6 done:6 epoch:1 test:3 ... tested:1 end:1"
-                  : "");
+    EXPECT_EQ(
+        observer.words,
+        options.world().instance() == 0
+            ? "compiled:2 prepared fit:1/1 began:1/6 step:1 done:1 step:2 done:2 step:3 done:3 "
+              "step:4 done:4 step:5 done:5 step:6 done:6 epoch:1 test:3 ... tested:1 end:1"
+            : "");
   });
 }
 

@@ -6,7 +6,7 @@
 namespace lockstep::manual {
 namespace {
 
-/// The part that is the same for all options. `_lockstep_words` and `_lockstep_value` are tables.
+/// The fixed part of the script. `_lockstep_words` and `_lockstep_value` are tables.
 constexpr const char* kFunction = R"(
 # Completes the value of the option in $pending, with $1 before each result.
 _lockstep_complete_value() {

@@ -9,7 +9,7 @@
 namespace lockstep::manual {
 namespace {
 
-/// Text for roff: no character of it is a command.
+/// Escapes text so that roff interprets none of it as a command.
 std::string escape(const std::string& text) {
   std::string escaped;
   for (const char c : text) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -153,7 +154,7 @@ std::vector<AgentPool::Arrival> AgentPool::attend() {
       if (kind == "hello") note_hello(host, message);
       if (kind == "pong") note_pong(host, message);
       if (!channel) break;  // it cannot be read
-      arrivals.push_back({host, std::move(message)});
+      arrivals.emplace_back(host, std::move(message));
     }
   }
   note_deaths();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <poll.h>
 #include <signal.h>
 
@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/tcp/listener.h"
@@ -62,10 +63,8 @@ class AgentPool {
   /// How long an agent may take to say hello.
   static constexpr std::chrono::seconds kTimeToAppear{60};
 
-  struct Arrival {
-    int host;
-    Message message;
-  };
+  /// A host and a message from its agent. A struct would need the definition of Message here.
+  using Arrival = std::pair<int, Message>;
 
   AgentPool(const Engine& engine, const std::vector<std::string>& hosts,
             const comm::tcp::Secret& secret, topology::Environment environment,

@@ -1,6 +1,7 @@
 #include "lockstep/launch/hosts/host_check.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
