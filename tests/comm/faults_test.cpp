@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/base/process_facts.h"
 #include "tests/comm/worker_job.h"
 #include "tests/support/subprocess.h"
 
@@ -137,11 +136,6 @@ TEST(FaultsTest, ADeathWhileAnotherIsStoppedDoesNotHang) {
   job.process(3).signal(SIGSTOP);
   job.process(0).signal(SIGKILL);
   for (const int rank : {1, 2}) EXPECT_EQ(job.wait(rank).exit_code, 7);
-}
-
-bool is_asleep(pid_t process) {
-  const auto counters = process_counters(process);
-  return counters && counters->state == 'S';
 }
 
 // Who has arrived at a gate and dies there is not late, but gone all the same.
