@@ -139,11 +139,12 @@ TEST_F(WatchedTrainingTest, TracesSeveralHostsOnTheClockOfTheFirst) {
   std::set<int> instances;
   for (const auto& event : trace.at("traceEvents")) instances.insert(event.at("pid").get<int>());
   EXPECT_EQ(instances, (std::set{0, 1}));
-  // Both are this machine, so that what was measured is how well it is measured.
+  // Both hosts are this machine, so their clocks are equal. The measurement is as precise as
+  // messages are fast. comm/clock_offset_test.cpp checks it with given clocks.
   const auto& clocks = trace.at("otherData").at("clocks");
   EXPECT_THAT(clocks.dump(), HasSubstr("measured"));
   for (const auto& clock : clocks) {
-    EXPECT_LT(std::abs(clock.at("offset_ns").get<double>()), 20e6) << clocks;
+    EXPECT_LT(std::abs(clock.at("offset_ns").get<double>()), 1e9) << clocks;
   }
 }
 
