@@ -161,12 +161,13 @@ TEST_F(WatchedTrainingTest, EndsWellWithoutATraceThatCannotBeWritten) {
   std::filesystem::create_directory(path("gone"));
   Subprocess job(lockstep_command(words(
                      "train --dataset synthetic --size 4096 --image-size 16x16x3 "
-                     "--limit-test 8 --model mlp --epochs 3 --batch-size 4 --lr 0.001 --trace " +
+                     "--limit-test 8 --model mlp --epochs 10 --batch-size 4 --lr 0.001 --trace " +
                      path("gone/trace.json") + " --summary " + path("summary.json"))),
                  here());
+  // The folder must be gone before the last epoch ends.
   ASSERT_TRUE(job.wait_for("Epoch 01", 60s));
   std::filesystem::remove_all(path("gone"));
-  const auto ended = job.wait(60s);
+  const auto ended = job.wait(120s);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("there is no trace: "));
   EXPECT_EQ(Json::parse(read_file(path("summary.json"))).at("weights"), printed_digest(ended));
