@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/clock_offset.h"
 #include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/monitor/export/trace_writer.h"
 
@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 constexpr const char* kPrefix = "spans-";
 constexpr std::uint64_t kSpansOfThread = 32768;  // 768 KiB
 constexpr std::uint32_t kMostThreads = 1024;
-constexpr int kClockRounds = 16;
 
 std::string record_name(const topology::Identity& identity) {
   return fmt::format("{}{}-{}", kPrefix, identity.restart_count, identity.instance);
@@ -47,40 +46,16 @@ std::vector<std::vector<std::byte>> gather(const World& world, std::vector<std::
   return parts;
 }
 
-/// How long a time of its own takes from an instance to this one, at the least, by both clocks.
-std::int64_t shortest_way(std::int64_t sent, std::int64_t shortest) {
-  return std::min(shortest, events::monotonic_nanoseconds() - sent);
-}
-
-/// What to add to the clock of `other`, the first instance of its host, to get that of instance 0:
-/// of the shortest ways there and back, half the difference. Everybody calls it; only instance 0
-/// gets an answer that means anything.
-std::int64_t clock_offset(const World& world, int other) {
-  std::int64_t back = std::numeric_limits<std::int64_t>::max();
-  std::int64_t there = back;
-  std::int64_t time = 0;
-  const auto send = [&](int from) {
-    if (world.instance() == from) time = events::monotonic_nanoseconds();
-    world.broadcast({&time, 1, DataType::I64, "clock"}, from);
-  };
-  // Who has just received is the next to send, while the other waits for it already.
-  for (int round = 0; round < kClockRounds; ++round) {
-    send(other);
-    if (world.instance() == 0) back = shortest_way(time, back);
-    send(0);
-    if (world.instance() == other) there = shortest_way(time, there);
-  }
-  world.broadcast({&there, 1, DataType::I64, "clock"}, other);
-  return (back - there) / 2;
-}
-
-/// Of each host but that of instance 0; where the launcher does not say which hosts there are,
+/// The offset of each host except the host of instance 0. If the launcher does not name the hosts,
 /// wall clocks decide.
 monitor::TraceClocks measure_clocks(const World& world, const topology::Identity& identity) {
   monitor::TraceClocks clocks;
   int first = 0;
   for (const auto& host : identity.hosts) {
-    if (first > 0) clocks.offsets[host.name] = clock_offset(world, first);
+    if (first > 0) {
+      clocks.offsets[host.name] =
+          comm::clock_offset(world.communicator(), first, events::monotonic_nanoseconds);
+    }
     first += host.num_instances;
   }
   return clocks;

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/scratch_folder.h"
 #include "tests/support/subprocess.h"
 
@@ -48,17 +50,17 @@ TEST(CommandsTest, EveryCommandRefusesAnUnknownOption) {
   }
 }
 
-TEST(VersionTest, TakesUnderTwentyMillisecondsOfCpuTime) {
+TEST(VersionTest, TakesUnderThirtyMillisecondsOfCpuTime) {
   const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
   // The fastest of a hundred, because other processes evict this one from the processor's caches.
   auto fastest = std::chrono::duration<double>(1);
-  for (int i = 0; i < (sanitized ? 1 : 100) && fastest >= 20ms; ++i) {
+  for (int i = 0; i < (sanitized ? 1 : 100) && fastest >= 30ms; ++i) {
     const auto result = lockstep({"version"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_THAT(result.out, ::testing::StartsWith("lockstep 0."));
     fastest = std::min(fastest, result.cpu_time);
   }
-  EXPECT_TRUE(sanitized || fastest < 20ms) << fastest.count() << " s";
+  EXPECT_TRUE(sanitized || fastest < 30ms) << fastest.count() << " s";
 }
 
 TEST(CommandsTest, NamesThePackageOfTheBenchmarksIfTheyAreMissing) {
@@ -93,6 +95,13 @@ TEST(LauncherBinaryTest, LinksNeitherTorchNorMpiNorAWebServer) {
   EXPECT_THAT(libraries.out, Not(HasSubstr("mpi")));
   EXPECT_THAT(libraries.out, Not(HasSubstr("microhttpd")));
   EXPECT_THAT(libraries.out, HasSubstr("libhwloc"));
+}
+
+/// Loading the libraries is most of the time that a short command takes.
+TEST(LauncherBinaryTest, LoadsAtMostTwentyLibraries) {
+  const auto libraries = run({"ldd", LOCKSTEP_BINARY});
+  EXPECT_EQ(libraries.exit_code, 0);
+  EXPECT_LE(std::count(libraries.out.begin(), libraries.out.end(), '\n'), 20) << libraries.out;
 }
 
 TEST(DoctorTest, ListsBuildMachineAndOptionalPartsWithTheirPackages) {

@@ -48,18 +48,18 @@ TEST(RunOutputTest, KeepsStdoutAndStderrApart) {
   EXPECT_EQ(by_tag(result.err)["[1]"], "err\n");
 }
 
-TEST(RunOutputTest, PassesAMillionLinesInOrderAndWholeInUnderTwoSeconds) {
+TEST(RunOutputTest, PassesAMillionLinesInOrderAndWholeInUnderTwoSecondsOfCpuTime) {
   const bool sanitized = lockstep({"doctor"}).out.find("sanitizers  none") == std::string::npos;
   const auto expected = numbers(250000);
   auto fastest = std::chrono::duration<double>(1000);
-  // The fastest of five, because the machine may be busy.
+  // The fastest of five, because other processes evict these from the processor's caches.
   for (int round = 0; round < (sanitized ? 1 : 5) && fastest >= 2s; ++round) {
     const auto result = lockstep({"run", "--num-instances", "4", "seq", "250000"});
     EXPECT_EQ(result.exit_code, 0);
     const auto lines = by_tag(result.out);
     ASSERT_EQ(lines.size(), 4U);
     for (const auto& [tag, text] : lines) EXPECT_TRUE(text == expected) << tag;
-    fastest = std::min(fastest, result.time);
+    fastest = std::min(fastest, result.cpu_time);
   }
   EXPECT_TRUE(sanitized || fastest < 2s) << fastest.count() << " s";
 }

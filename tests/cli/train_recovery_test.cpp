@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -46,6 +47,9 @@ double unix_time() {
 class TrainRecoveryTest : public TrainRunsTest {
  protected:
   static constexpr int kInstances = 4;
+  /// Only detect hangs.
+  static constexpr auto kTrainingLimit = 120s;
+  static constexpr auto kDisturbedTrainingLimit = 300s;
 
   void SetUp() override { mark_ = unique_mark("recovery"); }
   void TearDown() override {
@@ -104,13 +108,18 @@ class TrainRecoveryTest : public TrainRunsTest {
   struct Undisturbed {
     double instances_run = 0;  ///< from the start of the last instance to the end of the job
     double first_step = 0;     ///< from the start of the launcher to the end of the first step
+
+    /// A stall timeout within which all instances start, also on a busy machine.
+    double stall_timeout() const { return std::max(2.0, 2 * first_step); }
+    /// A mean time between failures in which most attempts make a step.
+    double mtbf() const { return std::max(1.5, 1.5 * first_step); }
   };
   Undisturbed undisturbed(const std::string& name) {
     const auto start_time = unix_time();
     auto process = start(train(name, ""));
     instances(name);
     const auto begin = Clock::now();
-    const auto finished = process.wait(60s);
+    const auto finished = process.wait(kTrainingLimit);
     EXPECT_EQ(finished.exit_code, 0) << finished.err;
     return {
         .instances_run = std::chrono::duration<double>(Clock::now() - begin).count(),
@@ -134,7 +143,7 @@ class TrainRecoveryTest : public TrainRunsTest {
     std::this_thread::sleep_for(std::chrono::duration<double>(after));
     Disturbed result{.finished = {}, .time = unix_time()};
     ::kill(pids[which], number);
-    result.finished = process.wait(90s);
+    result.finished = process.wait(kDisturbedTrainingLimit);
     return result;
   }
 
@@ -142,10 +151,19 @@ class TrainRecoveryTest : public TrainRunsTest {
 };
 
 TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
-  const auto calm = undisturbed("calm");
+  // A recovery starts new processes, so its time is compared with that of a start. Both depend on
+  // the load of the machine, so an undisturbed run is measured right before each kill, until one
+  // recovery was fast enough.
+  constexpr double kMostStarts = 3;
+  auto calm = undisturbed("calm");
   std::vector<double> seconds;
+  auto fastest = std::numeric_limits<double>::infinity();  // in undisturbed starts
   for (int i = 0; i < runs_of("kill", 4); ++i) {
     SCOPED_TRACE(i);
+    if (i > 0 && fastest >= kMostStarts) {
+      calm = undisturbed("calm-again");
+      std::filesystem::remove_all(path("calm-again"));
+    }
     const auto name = fmt::format("killed-{}", i);
     const auto [finished, time] =
         disturb(name, "--max-restarts 2", seed_of_run(i), SIGKILL, calm.instances_run);
@@ -157,6 +175,7 @@ TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
     if (const auto first = summary_of(name).at("first_step_unix_s").get<double>();
         restarts == 1 && first > time) {
       seconds.push_back(first - time);
+      fastest = std::min(fastest, seconds.back() / calm.first_step);
     }
     std::filesystem::remove_all(path(name));
   }
@@ -165,11 +184,9 @@ TEST_F(TrainRecoveryTest, AKilledInstanceCostsAStepAndNoBit) {
   const auto median = seconds[seconds.size() / 2];
   fmt::print(
       "from kill to the end of the next step: median {:.2f} s, longest {:.2f} s, of {}; "
-      "from start to the end of the first step: {:.2f} s\n",
-      median, seconds.back(), seconds.size(), calm.first_step);
-  // Most of a recovery is the start of new processes, whose time depends on the load of the
-  // machine. The fastest recovery met the least load.
-  EXPECT_LT(seconds.front(), 3 * calm.first_step);
+      "from start to the end of the first step: {:.2f} s; fastest recovery: {:.1f} starts\n",
+      median, seconds.back(), seconds.size(), calm.first_step, fastest);
+  EXPECT_LT(fastest, kMostStarts);
 }
 
 /// As a kill between a step and its record leaves it.
@@ -187,17 +204,18 @@ TEST_F(TrainRecoveryTest, AStepThatWasNotRecordedIsWhenTheRunGoesOn) {
 }
 
 TEST_F(TrainRecoveryTest, AStoppedInstanceIsGivenUpAtTheDeadline) {
-  const auto duration = undisturbed("calm").instances_run;
+  const auto calm = undisturbed("calm");
   for (int i = 0; i < runs_of("stop", 2); ++i) {
     SCOPED_TRACE(i);
     const auto name = fmt::format("stopped-{}", i);
     // More restarts than stops: on a busy machine an instance may start later than the deadline.
     const auto [finished, time] =
-        disturb(name, "--max-restarts 9 --stall-timeout 2", seed_of_run(i), SIGSTOP, duration);
+        disturb(name, fmt::format("--max-restarts 9 --stall-timeout {:.1f}", calm.stall_timeout()),
+                seed_of_run(i), SIGSTOP, calm.instances_run);
     ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
     expect_same("calm", name);
     if (HasFailure()) return;
-    // Whoever waits for the first meeting fails at the deadline, and reports no stall.
+    // An instance that waits in the rendezvous fails at the deadline, and reports no stall.
     const auto has_timed_out = [](const Json& failure) {
       return failure.value("exit_code", 0) == exit_code(ErrorKind::Timeout);
     };
@@ -226,7 +244,7 @@ TEST_F(TrainRecoveryTest, AKilledLauncherIsGoneOnFromTheCheckpoint) {
       process.wait_for_exit(20s);
     }
     ASSERT_TRUE(eventually([&] { return processes_with(variable()).empty(); }, 30s));
-    const auto finished = start(train(name, more)).wait(90s);
+    const auto finished = start(train(name, more)).wait(kTrainingLimit);
     ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
     expect_same("calm", name);
     if (HasFailure()) return;
@@ -236,15 +254,18 @@ TEST_F(TrainRecoveryTest, AKilledLauncherIsGoneOnFromTheCheckpoint) {
 }
 
 TEST_F(TrainRecoveryTest, FaultsFromASeedChangeNoBit) {
-  undisturbed("calm");
-  constexpr unsigned kEarly = 2;  // a seed whose first fault comes soon
+  const auto calm = undisturbed("calm");
+  // With this seed, the first five faults are of all kinds. Each comes after less than the mean
+  // time between failures.
+  constexpr unsigned kEarly = 2;
   for (int i = 0; i < runs_of("chaos", 1); ++i) {
     SCOPED_TRACE(i);
     const auto name = fmt::format("chaos-{}", i);
     const auto seed = i == 0 ? kEarly : seed_of_run(i);
     auto process = start(
-        train(name, fmt::format("--max-restarts 50 --stall-timeout 2 --chaos {},mtbf=1.5", seed)));
-    const auto finished = process.wait(120s);
+        train(name, fmt::format("--max-restarts 50 --stall-timeout {:.1f} --chaos {},mtbf={:.2f}",
+                                calm.stall_timeout(), seed, calm.mtbf())));
+    const auto finished = process.wait(kDisturbedTrainingLimit);
     ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
     expect_same("calm", name);
     EXPECT_TRUE(i > 0 || !events(name, "chaos").empty());
@@ -260,7 +281,7 @@ TEST_F(TrainRecoveryTest, SigtermLeavesACheckpointAndACodeOfItsOwn) {
   auto process = start(command);
   ASSERT_TRUE(process.wait_for("[Epoch 01]"));
   process.signal(SIGTERM);
-  const auto stopped = process.wait(60s);
+  const auto stopped = process.wait(kTrainingLimit);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
   EXPECT_THAT(stopped.err, HasSubstr("; wrote a checkpoint"));
   const auto taken = events("stopped", "checkpoint");
@@ -269,7 +290,7 @@ TEST_F(TrainRecoveryTest, SigtermLeavesACheckpointAndACodeOfItsOwn) {
 
   // Another number of instances goes on.
   *std::next(std::ranges::find(command, "--num-instances")) = "3";
-  const auto finished = start(command).wait(60s);
+  const auto finished = start(command).wait(kTrainingLimit);
   EXPECT_EQ(finished.exit_code, 0) << finished.out << finished.err;
   EXPECT_THAT(finished.err, HasSubstr("continues after step"));
   expect_same("calm", "stopped");
@@ -292,7 +313,7 @@ TEST_F(TrainRecoveryTest, AReportShowsARestartAndTheCurvesBeforeIt) {
   for (const auto& event : events("killed", "start")) {
     if (event.at("instance") == 0) ::kill(event.at("pid").get<pid_t>(), SIGKILL);
   }
-  const auto finished = process.wait(90s);
+  const auto finished = process.wait(kDisturbedTrainingLimit);
   ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
   const auto page = read_file(report);
   for (const auto* part :
@@ -314,7 +335,7 @@ TEST_F(TrainRecoveryTest, AReportSaysThatARunWasStopped) {
   auto process = start(command);
   ASSERT_TRUE(process.wait_for("[Epoch 01]"));
   process.signal(SIGTERM);
-  const auto stopped = process.wait(60s);
+  const auto stopped = process.wait(kTrainingLimit);
   ASSERT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
   auto page = read_file(report);
   for (const auto* part : {"The run stopped early.", "; wrote a checkpoint", "(exit code 75)",
@@ -323,7 +344,7 @@ TEST_F(TrainRecoveryTest, AReportSaysThatARunWasStopped) {
   }
   EXPECT_THAT(page, ::testing::Not(HasSubstr("digest of the weights")));
 
-  const auto finished = start(command).wait(60s);
+  const auto finished = start(command).wait(kTrainingLimit);
   ASSERT_EQ(finished.exit_code, 0) << finished.out << finished.err;
   page = read_file(report);
   EXPECT_THAT(page, HasSubstr("The run finished."));
@@ -345,13 +366,13 @@ TEST_F(TrainRecoveryTest, AProgramOfTheUsersOwnRecoversTheSameWay) {
     const auto found = digest_in(finished.out);
     return found.empty() ? finished.err : found;
   };
-  const auto expected = start(command("calm")).wait(120s);
+  const auto expected = start(command("calm")).wait(kTrainingLimit);
   ASSERT_EQ(expected.exit_code, 0) << expected.err;
   auto process = start(command("killed"));
   const auto pids = instances("killed");
   ASSERT_TRUE(process.wait_for("[Epoch 01]", 60s));
   ::kill(pids[2], SIGKILL);
-  const auto finished = process.wait(120s);
+  const auto finished = process.wait(kTrainingLimit);
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_EQ(digest(finished), digest(expected));
   EXPECT_EQ(events("killed", "restart").size(), 1U);

@@ -76,13 +76,13 @@ TEST(ProcessesTest, NeedAPlaceToMeet) {
 }
 
 TEST(ProcessesTest, NameWhoDoesNotComeToTheMeeting) {
-  WorkerJob job({"leaves", "8"}, {.instances = 2, .world_size = 4, .stall_timeout = "3"});
+  WorkerJob job({"leaves", "8"}, {.instances = 2, .world_size = 4, .stall_timeout = "5"});
   const auto first = job.wait(0);
   EXPECT_EQ(first.exit_code, 6);
-  EXPECT_THAT(first.err, HasSubstr("meeting: instances 2,3 of 4 have not come after 3 s"));
+  EXPECT_THAT(first.err, HasSubstr("meeting: instances 2,3 of 4 have not come after 5 s"));
   const auto second = job.wait(1);
   EXPECT_EQ(second.exit_code, 6);
-  EXPECT_THAT(second.err, HasSubstr("meeting: instances 2,3 of 4 have not come after 3 s"));
+  EXPECT_THAT(second.err, HasSubstr("meeting: instances 2,3 of 4 have not come after 5 s"));
 }
 
 TEST(ProcessesTest, NameTheFirstWhereItDoesNotOpenTheMeeting) {

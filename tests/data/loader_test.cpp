@@ -1,6 +1,7 @@
 #include "lockstep/data/loader/loader.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,11 +16,14 @@
 #include "lockstep/base/owned_cores.h"
 #include "lockstep/data/sets/synthetic.h"
 #include "tests/support/errors.h"
+#include "tests/support/subprocess.h"
 
 namespace lockstep::data {
 namespace {
 
+using testing::eventually;
 using testing::expect_error;
+using testing::is_asleep;
 using namespace std::chrono_literals;
 
 /// A set whose samples can be told apart, with a field of varying length.
@@ -390,36 +394,36 @@ TEST(LoaderTest, EndsAtOnceInTheMiddleOfAnEpoch) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
-/// Counts the samples that have been read.
+/// Counts the samples that have been read, and remembers the thread that read the latest one.
 class Counted final : public Numbers {
  public:
   using Numbers::Numbers;
   void sample(std::int64_t index, Sample& sample) const override {
     Numbers::sample(index, sample);
+    reader = ::gettid();
     ++count;
   }
   mutable std::atomic<int> count{0};
+  mutable std::atomic<pid_t> reader{0};
 };
 
 TEST(LoaderTest, MeasuresWhoWaited) {
+  constexpr auto kTimePerBatch = 2ms;  // of the consumer
   const auto set = std::make_shared<Counted>(100);
   Loader loader(set, plan_of(100), {.workers = 1, .buffers = 2});
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  bool is_over = false;
-  for (int filled = 2; !is_over && std::chrono::steady_clock::now() < deadline; ++filled) {
-    // The consumer is slow: it waits until both buffers are full, and longer than a busy machine
-    // keeps the worker from handing over what it has filled.
-    while (set->count < 8 * std::min(filled, 12) && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(1ms);
-    }
-    std::this_thread::sleep_for(20ms);
-    is_over = !loader.next();
+  for (int filled = 2;; ++filled) {
+    // The consumer is slower than the worker: whenever it asks for a batch, both buffers are full
+    // and the worker sleeps. The worker goes on into the next epoch.
+    ASSERT_TRUE(
+        eventually([&] { return set->count == 8 * filled && is_asleep(set->reader); }, 20s));
+    std::this_thread::sleep_for(kTimePerBatch);
+    if (!loader.next()) break;
   }
-  ASSERT_TRUE(is_over);
   const auto statistics = loader.statistics();
   EXPECT_EQ(statistics.batches, 12);
   EXPECT_EQ(statistics.samples, 96);
-  EXPECT_GT(statistics.producers_waited, 1ms);  // the consumer was the slow one
+  EXPECT_GE(statistics.producers_waited, 12 * kTimePerBatch);
+  // The worker also waits while the consumer is in `next`.
   EXPECT_LT(statistics.consumer_waited, statistics.producers_waited);
 }
 

@@ -68,10 +68,11 @@ def digest_of(output):
 
 
 def local_digest(training):
-    """The digest of the same training on one host, without the rig. It is kept for other tests until the program changes.
+    """The digest of the same training on one host, without the rig. It is kept until the program changes.
 
     The training has the environment of the hosts, because variables such as OPENBLAS_CORETYPE change the bits. Tests
-    that run at the same time take turns, so that only one of them trains.
+    that run at the same time take turns, so that only one of them trains. CTest runs `train_locally` before them, so
+    that no test waits here.
     """
     program = [[path.name, path.stat().st_mtime] for path in sorted(LOCKSTEP.parent.glob("lockstep*"))]
     command = " ".join(map(str, train(training)))
@@ -83,13 +84,20 @@ def local_digest(training):
         if kept.get("program") != program:
             kept = {"program": program}
         if command not in kept:
-            done = subprocess.run(train(training), capture_output=True, text=True, timeout=300, check=True,
+            done = subprocess.run(train(training), capture_output=True, text=True, timeout=600, check=True,
                                   env=rig.ENVIRONMENT | {"HOME": os.environ.get("HOME", "/root")})
             kept[command] = digest_of(done.stdout)
             file.truncate(0)
             file.write(json.dumps(kept))
             file.flush()
         return kept[command]
+
+
+def train_locally():
+    """Makes the trainings of all tests on one host."""
+    for training in TRAININGS:
+        if training != "example" or not slurm.missing():
+            print(f"{training}: {local_digest(training)}", flush=True)
 
 
 class Job:

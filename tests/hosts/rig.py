@@ -249,7 +249,7 @@ class Hosts:
         for namespaces in [*self, *([self.switch] if self.switch else [])]:
             namespaces.close()
         for line in self._lines:
-            line.wait(10)
+            line.wait(30)
         shutil.rmtree(self.folder)
 
     def _write_files(self):

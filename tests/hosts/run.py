@@ -1,6 +1,10 @@
-"""run.py --list names every test, run.py TEST... runs these and prints why one was skipped.
+"""Runs tests on hosts, for CTest.
 
-Exit code 77 where all were skipped, as CTest wants it.
+run.py --list        prints the name of every test
+run.py --local-runs  makes the trainings on one host that other tests compare with
+run.py TEST...       runs these tests and prints why a test was skipped
+
+The exit code is 77 if all tests are skipped.
 """
 
 import pathlib
@@ -17,12 +21,23 @@ def all_tests():
     return sorted(leaves(unittest.defaultTestLoader.discover(str(FOLDER), pattern="*_test.py")))
 
 
+def local_runs():
+    import job
+    if why := job.rig.missing():
+        print(why)
+        return 77
+    job.train_locally()
+    return 0
+
+
 def main():
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(FOLDER))
     if sys.argv[1:] == ["--list"]:
         print("\n".join(all_tests()))
         return 0
+    if sys.argv[1:] == ["--local-runs"]:
+        return local_runs()
     suite = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[1:] or all_tests())
     result = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(suite)
     if not result.wasSuccessful():

@@ -24,13 +24,13 @@ class SlurmTest(HostsTest):
         done = slurm.run(["srun", "-N", "2", "-n", "4", "sh", "-c", "echo $SLURM_PROCID on $(hostname)"])
         self.assertEqual(sorted(done.stdout.splitlines()), ["0 on a", "1 on a", "2 on b", "3 on b"])
         failing = slurm.submit(self.script(hosts, "fail.sh", "exit 9"))
-        self.assertEqual(slurm.wait(failing, 20)["ExitCode"], "9:0")
+        self.assertEqual(slurm.wait(failing, 60)["ExitCode"], "9:0")
         requeued = slurm.submit(self.script(
             hosts, "again.sh", "[ $SLURM_RESTART_COUNT ] && exit 0", "trap 'touch stopped; exit 75' TERM",
             "touch started", "sleep 100 & wait"))
-        rig.wait_until((hosts.shared / "started").exists, 20, "the job has started")
+        rig.wait_until((hosts.shared / "started").exists, 60, "the job has started")
         slurm.run(["scontrol", "requeue", str(requeued)])
-        job = slurm.wait(requeued, 40)
+        job = slurm.wait(requeued, 120)
         self.assertEqual((job["JobState"], job["Restarts"]), ("COMPLETED", "1"))
         self.assertTrue((hosts.shared / "stopped").exists())
 

@@ -81,6 +81,27 @@ TEST(BottleneckTest, KnowsAnInstanceThatIsSlowBecauseItWaitsForData) {
             "--num-workers 2");
 }
 
+TEST(BottleneckTest, GivesTheShareOfTheTimeThatTheTextNames) {
+  struct Case {
+    PhaseSeconds seconds;
+    int hosts;
+    Kind kind;
+    double share;
+  };
+  for (const auto& [seconds, hosts, kind, share] :
+       {Case{{.data = 6, .compute = 3, .reduce = 1}, 1, Kind::Input, 0.6},
+        Case{{.data = 0.5, .compute = 9, .reduce = 0.5}, 1, Kind::Compute, 0.9},
+        Case{{.data = 1, .compute = 2, .reduce = 7}, 1, Kind::Reduce, 0.7},
+        Case{{.data = 1, .compute = 1, .reduce = 8}, 2, Kind::Network, 0.8},
+        Case{{.data = 1, .compute = 5, .idle = 4}, 1, Kind::Idle, 0.4}}) {
+    const auto found = find_bottleneck(times({seconds, seconds}), {.hosts = hosts});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->kind, kind) << found->text;
+    EXPECT_NEAR(found->share, share, 1e-9) << found->text;
+    EXPECT_EQ(found->slowest, std::nullopt) << found->text;
+  }
+}
+
 TEST(BottleneckTest, TellsOfWaitingInTurn) {
   const PhaseSeconds seconds{.data = 2, .compute = 66, .reduce = 5, .idle = 27};
   EXPECT_EQ(

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/process_facts.h"
 
 namespace lockstep::testing {
 namespace {
@@ -216,6 +217,11 @@ std::vector<pid_t> processes_with(const std::string& variable) {
 
 std::string unique_mark(const std::string& name) {
   return name + "-" + std::to_string(::getpid());
+}
+
+bool is_asleep(pid_t thread) {
+  const auto counters = process_counters(thread);
+  return counters && counters->state == 'S';
 }
 
 void pause_briefly() {

@@ -97,6 +97,10 @@ std::vector<pid_t> processes_with(const std::string& variable);
 /// A value for a variable that no other test uses, not even in another process.
 std::string unique_mark(const std::string& name);
 
+/// Whether a thread, or the first thread of a process, sleeps in the kernel until an event wakes
+/// it. Returns false if the thread waits for a core, has been stopped or has ended.
+bool is_asleep(pid_t thread);
+
 /// Polls until a condition holds; false when the deadline passed.
 template <typename Condition>
 bool eventually(Condition condition, std::chrono::duration<double> deadline);

@@ -8,10 +8,8 @@
 #include <future>
 #include <latch>
 #include <memory>
-#include <string>
 #include <thread>
 
-#include "lockstep/base/file.h"
 #include "tests/support/subprocess.h"
 
 namespace lockstep::train {
@@ -19,6 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::eventually;
+using testing::is_asleep;
 
 /// Numbers that can be read once a gate is open.
 class Gated final : public data::Dataset {
@@ -67,11 +66,6 @@ data::Loader loader_of(const data::DatasetPtr& set, Dealt::ReplicaOf replica_of)
 
 /// Replicas 3 and 4 are this instance's.
 constexpr topology::ReplicaRange kLocal{3, 2};
-
-bool is_asleep(pid_t thread) {
-  const auto text = read_file("/proc/self/task/" + std::to_string(thread) + "/stat");
-  return text.substr(text.rfind(')') + 2, 1) == "S";
-}
 
 TEST(BatchSourceTest, HandsEachReplicaItsOwnBatchesInOrder) {
   const auto set = std::make_shared<Gated>();

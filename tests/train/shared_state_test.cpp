@@ -2,20 +2,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
 
 #include "lockstep/train/state/checkpoint_copy.h"
 #include "tests/support/errors.h"
+#include "tests/support/subprocess.h"
 #include "tests/train/jobs.h"
 
 namespace lockstep::train {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using testing::eventually;
 using testing::expect_error;
+using testing::is_asleep;
 using testing::RestartedJob;
 using testing::run_job;
 
@@ -135,13 +141,16 @@ TEST_F(CheckpointCopyTest, CopiesTheVersionWhileTheNextOneIsPublished) {
 TEST_F(CheckpointCopyTest, TheStepAfterTheNextOneWaitsForTheCopy) {
   auto copy = copy_.begin(state_.current());
   publish(state_, 2, 2);
-  std::thread writer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::atomic<bool> copy_has_begun{false};
+  std::thread writer([&, step = ::gettid()] {
+    EXPECT_TRUE(eventually([&] { return is_asleep(step); }, 20s));
+    copy_has_begun = true;
     Snapshot snapshot;
     copy(snapshot);
   });
   copy_.wait_before_write();
-  EXPECT_GE(copy_.waited_seconds(), 0.02);
+  EXPECT_TRUE(copy_has_begun);
+  EXPECT_GT(copy_.waited_seconds(), 0);
   writer.join();
 }
 
