@@ -8,7 +8,6 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <regex>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -91,16 +90,18 @@ TEST_F(DashboardTest, ShowsHowTheJobEndedBeforeItEndsWithTheJob) {
   auto job = start(std::string("train --epochs 100000 --dashboard 0 ") + kTraining);
   const auto port = port_of(url_of(*job));
   ASSERT_TRUE(eventually([&] { return is_training(port); }, 60s));
-  RawConnection page(port);
-  page.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  ASSERT_TRUE(page.read_until("\n\n", 20s));
+  OpenPage page(port);
+  auto state = page.next();
+  ASSERT_TRUE(state);
   job->signal(SIGTERM);
-  // Chunks of the stream may divide any text.
-  const auto text = std::regex_replace(page.read_all(60s), std::regex("\r\n[0-9a-fA-F]+\r\n?"), "");
-  const auto last = text.substr(text.rfind("data: "));
-  EXPECT_THAT(last, HasSubstr("\"state\":\"ended\""));
-  EXPECT_THAT(last, HasSubstr("interrupted by SIGTERM after "));
-  EXPECT_THAT(last, HasSubstr("\"index\":1,\"alive\":false,\"phase\":\"ended\""));
+  while (const auto next = page.next(60s)) state = next;
+  const auto last = state->at("jobs").at(0);
+  EXPECT_EQ(last["state"], "ended");
+  EXPECT_THAT(last["end"]["text"].get<std::string>(), HasSubstr("interrupted by SIGTERM after "));
+  const auto instances = last["hosts"][0]["instances"];
+  ASSERT_EQ(instances.size(), 2U);
+  EXPECT_EQ(instances[1]["alive"], false);
+  EXPECT_EQ(instances[1]["phase"], "ended");
   job->wait();
 }
 
@@ -430,8 +431,7 @@ TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
                    "--replicas 2 --num-instances 2");
   const auto port = port_of(url_of(*job));
   ASSERT_TRUE(eventually([&] { return is_training(port); }, 60s));
-  RawConnection page(port);
-  page.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  OpenPage page(port);
   const auto look = [&] {
     Work seen{.dashboard_seconds = cpu_seconds(dashboard_of(*job))};
     const auto found = nlohmann::json::parse(lockstep({"monitor", "--json"}, here()).out);
@@ -444,7 +444,8 @@ TEST_F(DashboardTest, CostsAtMostOnePercentOfTheJobsCpuSeconds) {
     return seen;
   };
   const auto before = look();
-  page.read_until("never", 6s);
+  const auto end = std::chrono::steady_clock::now() + 6s;
+  while (std::chrono::steady_clock::now() < end) ASSERT_TRUE(page.next());
   const auto after = look();
   const auto cost = measure_costs(folder_.path());
   const auto job_seconds = after.job_seconds - before.job_seconds;

@@ -1,4 +1,4 @@
-// What the page does: it listens to the server's stream and shows the job that is chosen. Texts of jobs
+// What the page does: it follows the jobs of the server and shows the job that is chosen. Texts of jobs
 // only ever become text, never markup.
 
 import { Curve, ShareCurves, Shares, element, formatNumber } from "./charts.js";
@@ -185,18 +185,25 @@ function sayLost() {
   else say("lost", "No connection; trying again …");
 }
 
-/** EventSource comes back by itself when a connection is cut, but not after a refusal. */
-function listen() {
-  const stream = new EventSource("/api/stream");
-  stream.addEventListener("state", message => {
-    state = JSON.parse(message.data);
-    say("live", "Live");
-    if (!document.hidden) show();
-  });
-  stream.addEventListener("error", () => {
-    sayLost();
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
-  });
+/** Asks for the jobs again and again. The server holds an answer back until the jobs have changed, for seconds at most. */
+async function follow() {
+  const ready = { cache: "no-store", headers: {} };
+  while (true) {
+    try {
+      const answer = await fetch("/api/jobs", ready);
+      if (answer.status !== 304) {
+        if (!answer.ok) throw new Error(answer.statusText);
+        state = await answer.json();
+        ready.headers = { "If-None-Match": answer.headers.get("ETag"), Prefer: "wait" };
+        if (!document.hidden) setTimeout(show);  // after the next request, so that no change is missed
+      }
+      say("live", "Live");
+    } catch {
+      sayLost();
+      ready.headers = {};
+      await new Promise(wake => setTimeout(wake, 3000));
+    }
+  }
 }
 
 byId("theme").addEventListener("click", nextTheme);
@@ -204,4 +211,4 @@ systemIsDark.addEventListener("change", () => applyTheme(storedTheme()));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
 addEventListener("resize", () => show());
 applyTheme(storedTheme());
-listen();
+follow();
