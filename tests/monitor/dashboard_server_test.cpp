@@ -85,7 +85,7 @@ TEST_F(DashboardServerTest, AnswersWithTheJobsAsJson) {
   const auto answer = ask(serve().port(), "GET /api/jobs");
   const auto state = nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4));
   EXPECT_EQ(state["jobs"][0]["id"], "train");
-  EXPECT_GE(state["jobs"][0]["curves"]["step"].size(), 1U);
+  EXPECT_GE(state["jobs"][0]["curves"].size(), 1U);
   EXPECT_EQ(state["jobs"][0]["events"][0]["event"], "start");
 }
 
@@ -325,8 +325,8 @@ TEST_F(DashboardServerTest, ShowsTheLastStateToAWaitingPageBeforeItEnds) {
       nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4)).at("jobs").at(0);
   EXPECT_EQ(job["state"], "ended");
   EXPECT_EQ(job["end"]["exit_code"], 137);
-  EXPECT_EQ(job["hosts"].size(), 2U);
-  EXPECT_GE(job["curves"]["step"].size(), 1U);
+  EXPECT_EQ(job["instances"].size(), 4U);
+  EXPECT_GE(job["curves"].size(), 1U);
 }
 
 TEST_F(DashboardServerTest, EndsThoughAPageDoesNotReadTheLastState) {

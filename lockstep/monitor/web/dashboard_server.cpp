@@ -211,8 +211,7 @@ class Service final : public DashboardServer {
   /// Asks the feed, and answers the waiting requests if the jobs have changed. Also answers them
   /// after a long wait, because a client that has gone is noticed only when the server sends to it.
   void look() {
-    state_.refresh();
-    const auto& text = *state_.text();
+    const auto text = state_.refresh();
     const auto tag = fmt::format("\"{:016x}\"", std::hash<std::string>()(text));
     const bool is_new = tag != tag_;
     auto jobs = is_new ? make_response(text, "application/json") : nullptr;

@@ -40,8 +40,6 @@ function nextTheme() {
 
 // What is said of a job.
 
-const instancesOf = job => (job.hosts ?? []).flatMap(host => (host.instances ?? []).map(instance => ({ ...instance, host: host.name })));
-
 function factsOf(job) {
   return [["State", job.state], ["Epoch", job.epoch && formatNumber(job.epoch, 8)], ["Step", job.step !== undefined && formatNumber(job.step, 8)],
     ["Loss", job.loss !== undefined && formatNumber(job.loss)], ["Accuracy", job.accuracy !== undefined && `${formatNumber(job.accuracy, 3)} %`],
@@ -69,8 +67,7 @@ function instanceRow(instance, slowest, isRunning) {
   const name = element("th", { scope: "row" }, `${instance.index}`);
   if (instance.index === slowest) name.append(element("span", { class: "mark" }, "slowest"));
   if (isRunning && instance.alive === false) name.append(element("span", { class: "mark dead" }, "gone"));
-  const replicas = instance.replicas ?? [];
-  const cells = [instance.host, replicas.map(replica => replica.index).join(", "), (replicas[0]?.stages ?? []).length || "–",
+  const cells = [instance.host, instance.replicas.map(replica => replica.index).join(", "), instance.replicas[0]?.stages.length || "–",
     instance.phase ?? "–", formatNumber(instance.step, 8), formatNumber(instance.samples_per_second),
     instance.cpu_percent === undefined ? "–" : `${formatNumber(instance.cpu_percent, 3)} %`,
     instance.memory_mib === undefined ? "–" : `${formatNumber(instance.memory_mib)} MiB`, `${instance.pid ?? "–"}`];
@@ -110,9 +107,9 @@ function showEvents(job) {
 
 function makeCharts() {
   const curves = byId("curves");
-  const loss = new Curve(curves, { id: "loss", title: "Loss", field: "loss", unit: "", colourName: "accent" });
-  const accuracy = new Curve(curves, { id: "accuracy", title: "Accuracy", field: "accuracy", unit: "%", colourName: "good" });
-  const speed = new Curve(curves, { id: "speed", title: "Samples per second", field: "samples_per_second", unit: "samples/s", colourName: "reduce" });
+  const loss = new Curve(curves, { id: "loss", title: "Loss", column: 1, unit: "", colourName: "accent" });
+  const accuracy = new Curve(curves, { id: "accuracy", title: "Accuracy", column: 2, unit: "%", colourName: "good" });
+  const speed = new Curve(curves, { id: "speed", title: "Samples per second", column: 3, unit: "samples/s", colourName: "reduce" });
   const shares = new Shares(byId("shares"));
   const shareCurves = new ShareCurves(byId("shares"));
   return { curves: [loss, accuracy, speed], shares, shareCurves, all: [loss, accuracy, speed, shares, shareCurves] };
@@ -147,7 +144,7 @@ function choose(id) {
 
 function showJob(job) {
   const slowest = job.slowest ?? null;  // the instance that the others wait for
-  const instances = instancesOf(job);
+  const instances = job.instances;
   showFacts(job);
   const picture = byId("topology");
   drawTopology(picture, job, slowest, picture.parentNode.clientWidth);
