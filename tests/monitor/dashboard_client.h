@@ -51,7 +51,7 @@ class OpenPage {
     const auto length = field(head, "Content-Length");
     const auto size = head.size() + (length.empty() ? 0 : std::stoul(length));
     if (!connection_.read_at_least(size, deadline)) return {};
-    const auto answer = text.substr(0, size);
+    auto answer = text.substr(0, size);
     text.erase(0, size);
     if (const auto tag = field(head, "ETag"); !tag.empty()) tag_ = tag;
     return answer;

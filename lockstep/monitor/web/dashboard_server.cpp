@@ -146,7 +146,10 @@ class Service final : public DashboardServer {
   ~Service() override {
     watcher_.request_stop();
     watcher_.join();
-    look();
+    try {
+      look();
+    } catch (const std::exception&) {  // a lack of memory: the pages keep the state that they have
+    }
     std::unique_lock lock(mutex_);
     is_ending_ = true;
     answer_waiting();
