@@ -77,15 +77,15 @@ TEST_F(WatchedHostsTest, AreOnTheJobsDashboardWithItsEvents) {
   if (!monitor::dashboard_is_built()) GTEST_SKIP() << "this build has no web server";
   start({"--dashboard", "0"});
   const auto port = port_of(url_of(*job_));
-  const auto hosts_shown = [&] {
+  const auto both_shown = [&] {
     const auto jobs = jobs_at(port);
-    return jobs.size() == 1 && jobs[0]["hosts"].size() == 2;
+    return jobs.size() == 1 && jobs[0]["instances"].size() == 2;
   };
-  ASSERT_TRUE(eventually(hosts_shown, 20s)) << jobs_at(port);
+  ASSERT_TRUE(eventually(both_shown, 20s)) << jobs_at(port);
   const auto job = jobs_at(port)[0];
-  EXPECT_EQ(job["hosts"][0]["name"], "x1");
-  EXPECT_EQ(job["hosts"][1]["name"], "x2");
-  EXPECT_EQ(job["hosts"][1]["instances"][0]["replicas"].size(), 2U);
+  EXPECT_EQ(job["instances"][0]["host"], "x1");
+  EXPECT_EQ(job["instances"][1]["host"], "x2");
+  EXPECT_EQ(job["instances"][1]["replicas"].size(), 2U);
   EXPECT_THAT(job["events"].dump(), HasSubstr("start"));
 }
 

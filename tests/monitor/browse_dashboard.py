@@ -272,11 +272,10 @@ def look(browser, url, folder):
     check_safety(browser, url)
 
 
-# An EventSource reports an error for each attempt to connect that fails.
+# Counts the attempts to connect that fail.
 COUNT_ERRORS = ("window.connectionErrors = 0;"
-                "window.EventSource = class extends EventSource {"
-                "  constructor(url) { super(url); this.addEventListener('error', () => ++window.connectionErrors); }"
-                "};")
+                "const connect = window.fetch;"
+                "window.fetch = (...request) => connect(...request).catch(error => { ++window.connectionErrors; throw error; });")
 
 
 def look_at_end(browser, url, folder):

@@ -5,17 +5,19 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <filesystem>
 #include <random>
-#include <regex>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/version.h"
 #include "lockstep/monitor/web/access.h"
+#include "tests/monitor/dashboard_client.h"
 #include "tests/monitor/dashboard_process.h"
 #include "tests/monitor/http_client.h"
 #include "tests/monitor/malformed_requests.h"
@@ -28,6 +30,7 @@ using ::testing::AnyOf;
 using testing::ask;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::OpenPage;
 using testing::RawConnection;
 using testing::status_of;
 using namespace std::chrono_literals;
@@ -82,7 +85,7 @@ TEST_F(DashboardServerTest, AnswersWithTheJobsAsJson) {
   const auto answer = ask(serve().port(), "GET /api/jobs");
   const auto state = nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4));
   EXPECT_EQ(state["jobs"][0]["id"], "train");
-  EXPECT_GE(state["jobs"][0]["curves"]["step"].size(), 1U);
+  EXPECT_GE(state["jobs"][0]["curves"].size(), 1U);
   EXPECT_EQ(state["jobs"][0]["events"][0]["event"], "start");
 }
 
@@ -105,8 +108,9 @@ TEST_F(DashboardServerTest, HasNoMethodThatChangesAnything) {
        {"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"}) {
     EXPECT_EQ(status_of(ask(port, std::string(method) + " /api/jobs")), 405) << method;
   }
-  EXPECT_EQ(status_of(ask(port, "POST /api/jobs", "Host: localhost\r\nContent-Length: 4\r\n")),
-            413);
+  const auto with_body = ask(port, "POST /api/jobs", "Host: localhost\r\nContent-Length: 4\r\n");
+  EXPECT_EQ(status_of(with_body), 413);
+  EXPECT_THAT(with_body, HasSubstr("\r\n\r\nThe dashboard accepts no request body.\n"));
   EXPECT_EQ(status_of(ask(port, "GET /", "Host: localhost\r\nTransfer-Encoding: chunked\r\n")),
             413);
 }
@@ -122,7 +126,7 @@ TEST_F(DashboardServerTest, AnswersToItsOwnNameOnly) {
 TEST_F(DashboardServerTest, TellsOtherSitesNothing) {
   const int port = serve().port();
   EXPECT_EQ(
-      status_of(ask(port, "GET /api/stream", "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n")),
+      status_of(ask(port, "GET /api/jobs", "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n")),
       403);
   EXPECT_EQ(
       status_of(ask(port, "GET /api/jobs", "Host: localhost\r\nSec-Fetch-Site: same-site\r\n")),
@@ -137,7 +141,7 @@ TEST_F(DashboardServerTest, LetsInWhoKnowsTheToken) {
   const auto& server = serve({.token = token});
   const int port = server.port();
   EXPECT_THAT(server.url(), ::testing::EndsWith("/?token=" + token));
-  for (const auto* path : {"/", "/dashboard.js", "/api/jobs", "/api/stream", "/none",
+  for (const auto* path : {"/", "/dashboard.js", "/api/jobs", "/none",
                            "/?token=", "/?token=0123456789abcdef0123456789abcdef"}) {
     EXPECT_EQ(status_of(ask(port, std::string("GET ") + path)), 401) << path;
   }
@@ -152,67 +156,114 @@ TEST_F(DashboardServerTest, LetsInWhoKnowsTheToken) {
   EXPECT_THAT(answer, HasSubstr("\r\nLocation: /\r\n"));
   const auto name = "lockstep_token_" + std::to_string(port) + "=" + token;
   EXPECT_THAT(answer, HasSubstr("Set-Cookie: " + name + "; HttpOnly; SameSite=Strict; Path=/"));
-  EXPECT_EQ(
-      status_of(ask(port, "GET /api/jobs", "Host: localhost\r\nCookie: a=b; " + name + "\r\n")),
-      200);
+  EXPECT_EQ(status_of(ask(port, "GET /api/jobs",
+                          "Host: localhost\r\nCookie: a={\"b\":1,\"c\":2}; " + name + "\r\n")),
+            200);
 }
 
-/// Waits for so many states on a stream and returns the steps that they tell of.
-std::vector<int> read_steps(RawConnection& stream, std::size_t count) {
-  std::vector<int> steps;
-  while (steps.size() < count && stream.read_until("\n\n", 30s)) {
-    auto& text = stream.read();
-    const auto end = text.find("\n\n");
-    // Without the sizes of chunks, which may stand anywhere.
-    const auto event =
-        std::regex_replace(text.substr(0, end), std::regex("\r\n[0-9a-fA-F]+\r\n?"), "");
-    if (const auto begin = event.find("data: "); begin != std::string::npos) {
-      steps.push_back(nlohmann::json::parse(event.substr(begin + 6))["jobs"][0]["step"]);
+int step_of(const nlohmann::json& state) {
+  return state.at("jobs").at(0).at("step");
+}
+
+TEST_F(DashboardServerTest, ShowsEachChangeToManyPages) {
+  const auto& server = serve({.interval = 50ms, .patience = 60s});
+  std::deque<OpenPage> pages;
+  for (int i = 0; i < 60; ++i) pages.emplace_back(server.port());
+  std::vector<int> steps(pages.size());
+  for (int round = 0; round < 4; ++round) {
+    for (auto& page : pages) page.ask();
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      const auto answer = pages[i].receive();
+      ASSERT_EQ(status_of(answer), 200);
+      const auto step = step_of(nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4)));
+      EXPECT_GT(step, steps[i]);
+      steps[i] = step;
     }
-    text.erase(0, end + 2);
   }
-  return steps;
 }
 
-std::unique_ptr<RawConnection> open_stream(int port) {
-  auto stream = std::make_unique<RawConnection>(port);
-  stream->send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  return stream;
+/// A job that does not change, unless the test changes it.
+class QuietFeed final : public JobFeed {
+ public:
+  std::vector<DashboardJob> jobs() override { return {{.id = "a", .step = step.load()}}; }
+  std::atomic<int> step = 1;
+};
+
+TEST_F(DashboardServerTest, AnswersAPageThatWaitsWhenTheJobsChange) {
+  QuietFeed feed;
+  const auto server = serve_dashboard(feed, {.interval = 10ms});
+  OpenPage page(server->port());
+  EXPECT_EQ(step_of(page.next().value()), 1);
+  page.ask();
+  EXPECT_EQ(page.receive(300ms), "");
+  feed.step = 2;
+  EXPECT_THAT(page.receive(), HasSubstr("\"step\":2"));
 }
 
-TEST_F(DashboardServerTest, StreamsEachChangeToManyPages) {
-  const auto& server = serve({.interval = 50ms});
-  std::vector<std::unique_ptr<RawConnection>> streams;
-  for (int i = 0; i < 60; ++i) streams.push_back(open_stream(server.port()));
-  for (auto& stream : streams) {
-    const auto steps = read_steps(*stream, 4);
-    ASSERT_EQ(steps.size(), 4U);
-    EXPECT_TRUE(std::ranges::is_sorted(steps) && steps.front() < steps.back());
-  }
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 60; }, 30s));
-  streams.clear();
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 0; }, 30s));
+TEST_F(DashboardServerTest, AnswersAtOnceIfTheClientDoesNotWait) {
+  QuietFeed feed;
+  const auto server = serve_dashboard(feed, {});
+  const auto first = ask(server->port(), "GET /api/jobs");
+  const auto tag = first.substr(first.find("ETag: ") + 6, 18);
+  EXPECT_EQ(status_of(ask(server->port(), "GET /api/jobs",
+                          "Host: localhost\r\nIf-None-Match: " + tag + "\r\n")),
+            304);
+  EXPECT_EQ(status_of(ask(server->port(), "GET /api/jobs",
+                          "Host: localhost\r\nIf-None-Match: \"other\"\r\nPrefer: wait\r\n")),
+            200);
 }
 
-TEST_F(DashboardServerTest, RefusesMoreStreamsThanItHasRoomFor) {
-  const auto& server = serve({.interval = 20ms, .most_streams = 2});
-  const auto first = open_stream(server.port());
-  const auto second = open_stream(server.port());
-  ASSERT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 2; }, 30s));
-  EXPECT_EQ(status_of(ask(server.port(), "GET /api/stream")), 503);
-  EXPECT_EQ(status_of(ask(server.port(), "GET /")), 200);
+/// A client that has gone is noticed only when the server sends to it.
+TEST_F(DashboardServerTest, EndsALongWaitThoughNothingHasChanged) {
+  QuietFeed feed;
+  const auto server = serve_dashboard(feed, {.interval = 10ms, .patience = 100ms});
+  OpenPage page(server->port());
+  ASSERT_TRUE(page.next());
+  page.ask();
+  EXPECT_EQ(status_of(page.receive(30s)), 304);
 }
 
-TEST_F(DashboardServerTest, GivesUpAStreamThatNobodyReads) {
-  // Patient for so long that a busy machine does not keep this test from seeing the stream.
-  const auto& server = serve({.interval = 10ms, .patience = 2s});
-  RawConnection stream(server.port());
-  const int small = 1024;
-  ::setsockopt(stream.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-  stream.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 1; }, 30s));
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().open_streams == 0; }, 60s));
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().given_up == 1; }, 20s));
+TEST_F(DashboardServerTest, RefusesMorePagesThanItHasRoomFor) {
+  QuietFeed feed;
+  const auto server = serve_dashboard(feed, {.interval = 10ms, .most_waiting = 2, .patience = 60s});
+  std::deque<OpenPage> pages;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(pages.emplace_back(server->port()).next());
+  for (auto& page : pages) page.ask();
+  // Two wait, and the third is refused. The server may read the requests in any order.
+  int refused = 0;
+  const auto is_one_refused = [&] {
+    for (auto& page : pages) refused += status_of(page.receive(50ms)) == 503;
+    return refused > 0;
+  };
+  EXPECT_TRUE(testing::eventually(is_one_refused, 30s));
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(status_of(ask(server->port(), "GET /")), 200);
+}
+
+std::ptrdiff_t open_files() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+int bytes_received(const RawConnection& connection) {
+  int bytes = 0;
+  ::ioctl(connection.fd(), FIONREAD, &bytes);
+  return bytes;
+}
+
+/// More than the buffers of a connection take.
+std::string many_requests() {
+  std::string requests;
+  for (int i = 0; i < 100; ++i) requests += "GET /chart.js HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  return requests;
+}
+
+TEST_F(DashboardServerTest, GivesUpAnAnswerThatNobodyReads) {
+  const auto& server = serve({.interval = 10ms, .patience = 300ms});
+  const auto before = open_files();
+  const RawConnection deaf(server.port());
+  deaf.send(many_requests());
+  EXPECT_TRUE(testing::eventually([&] { return bytes_received(deaf) > 0; }, 20s));
+  EXPECT_TRUE(testing::eventually([&] { return open_files() == before + 1; }, 20s));
 }
 
 TEST_F(DashboardServerTest, GivesUpWhoSendsAByteNowAndThen) {
@@ -223,77 +274,65 @@ TEST_F(DashboardServerTest, GivesUpWhoSendsAByteNowAndThen) {
   // Never idle for as long as its patience.
   EXPECT_TRUE(
       testing::eventually([&] { return !slow.send("x") || slow.is_closed_within(20ms); }, 20s));
-  // The server counts a connection a moment after it has closed it.
-  EXPECT_TRUE(testing::eventually([&] { return server.statistics().given_up == 1; }, 20s));
 }
 
 TEST_F(DashboardServerTest, ServesOthersWhileSlowOnesHoldAllConnections) {
-  const auto& server = serve({.most_connections = 8, .most_streams = 2, .patience = 60s});
+  const auto& server = serve({.most_connections = 8, .most_waiting = 2, .patience = 60s});
   std::vector<std::unique_ptr<RawConnection>> slow;
   for (int i = 0; i < 20; ++i) {
     slow.push_back(std::make_unique<RawConnection>(server.port()));
     slow.back()->send("GET / HT");
   }
   for (int i = 0; i < 5; ++i) EXPECT_EQ(status_of(ask(server.port(), "GET /")), 200);
-  EXPECT_LE(server.statistics().open_connections, 8);
+  EXPECT_LT(std::ranges::count_if(slow, [](auto& each) { return !each->is_closed_within(1ms); }),
+            8);
 }
 
 TEST_F(DashboardServerTest, ServesOthersWhileAnswersThatNobodyReadsHoldAllConnections) {
-  const auto& server = serve({.most_connections = 8, .most_streams = 2, .patience = 60s});
-  // More than the buffers of a connection take.
-  std::string requests;
-  for (int i = 0; i < 100; ++i) requests += "GET /chart.js HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const auto& server = serve({.most_connections = 8, .most_waiting = 2, .patience = 60s});
   std::vector<std::unique_ptr<RawConnection>> deaf;
   for (int i = 0; i < 6; ++i) {
     deaf.push_back(std::make_unique<RawConnection>(server.port()));
-    deaf.back()->send(requests);
+    deaf.back()->send(many_requests());
   }
   // Until all of their buffers are full, and nothing moves any more.
+  std::vector<int> bytes(deaf.size());
   const auto is_stuck = [&] {
-    const auto before = server.statistics().requests;
+    const auto before = bytes;
     std::this_thread::sleep_for(200ms);
-    return server.statistics().open_connections == 6 && server.statistics().requests == before;
+    std::ranges::transform(deaf, bytes.begin(), [](auto& each) { return bytes_received(*each); });
+    return std::ranges::min(bytes) > 0 && bytes == before;
   };
   ASSERT_TRUE(testing::eventually(is_stuck, 20s));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(status_of(ask(server.port(), "GET /")), 200) << i;
 }
 
-TEST_F(DashboardServerTest, EndsAtOnceWithStreamsOpen) {
-  const auto& server = serve();
-  auto stream = open_stream(server.port());
-  ASSERT_EQ(read_steps(*stream, 1).size(), 1U);
-  const auto begin = std::chrono::steady_clock::now();
-  server_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
-  EXPECT_TRUE(stream->is_closed_within(20s));
-}
-
-TEST_F(DashboardServerTest, SendsTheLastStateBeforeItEnds) {
-  serve();
-  auto stream = open_stream(server_->port());
-  ASSERT_EQ(read_steps(*stream, 1).size(), 1U);
+TEST_F(DashboardServerTest, ShowsTheLastStateToAWaitingPageBeforeItEnds) {
+  serve({.interval = 1h});
+  OpenPage page(server_->port());
+  ASSERT_TRUE(page.next());
+  page.ask();
+  // The request of the page comes before this one.
+  ASSERT_EQ(status_of(ask(server_->port(), "GET /")), 200);
   feed_.end_training();
-  server_.reset();
-  const auto text =
-      std::regex_replace(stream->read_all(20s), std::regex("\r\n[0-9a-fA-F]+\r\n?"), "");
-  const auto begin = text.rfind("data: ");
-  ASSERT_NE(begin, std::string::npos) << text;
-  const auto end = text.find("\n\n", begin);
-  ASSERT_NE(end, std::string::npos) << text;
-  const auto job = nlohmann::json::parse(text.substr(begin + 6, end - begin - 6))["jobs"][0];
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread end([this] { server_.reset(); });
+  const auto answer = page.receive();
+  EXPECT_FALSE(page.next());
+  end.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  const auto job =
+      nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4)).at("jobs").at(0);
   EXPECT_EQ(job["state"], "ended");
   EXPECT_EQ(job["end"]["exit_code"], 137);
-  EXPECT_EQ(job["hosts"].size(), 2U);
-  EXPECT_GE(job["curves"]["step"].size(), 1U);
+  EXPECT_EQ(job["instances"].size(), 4U);
+  EXPECT_GE(job["curves"].size(), 1U);
 }
 
-TEST_F(DashboardServerTest, EndsThoughAStreamDoesNotReadTheLastState) {
+TEST_F(DashboardServerTest, EndsThoughAPageDoesNotReadTheLastState) {
   serve({.interval = 10ms});
-  RawConnection stream(server_->port());
-  const int small = 1024;
-  ::setsockopt(stream.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-  stream.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  ASSERT_TRUE(testing::eventually([&] { return server_->statistics().open_streams == 1; }, 30s));
+  const RawConnection page(server_->port());
+  page.send(many_requests());
   const auto begin = std::chrono::steady_clock::now();
   server_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
@@ -317,8 +356,6 @@ TEST_F(DashboardServerTest, AnswersWhileTheFeedBlocks) {
   const auto server = serve_dashboard(feed, {.interval = 10ms});
   EXPECT_TRUE(testing::eventually([&] { return feed.looks == 2; }, 20s));
   EXPECT_THAT(ask(server->port(), "GET /api/jobs"), HasSubstr("\"step\":1"));
-  auto stream = open_stream(server->port());
-  EXPECT_EQ(read_steps(*stream, 1), std::vector<int>{1});
   feed.is_blocked = false;
   EXPECT_EQ(status_of(ask(server->port(), "GET /")), 200);
 }
@@ -333,11 +370,19 @@ TEST_F(DashboardServerTest, IsNotDisturbedBy10000MalformedOrSlowRequests) {
   const int port = dashboard.port();
   for (int i = 0; i < 20; ++i) ask(port, "GET /chart.js");
   const auto memory_before = resident_kib(dashboard.process().pid());
-  auto page = open_stream(port);
   std::atomic<bool> is_over = false;
   std::size_t states = 0;
   std::thread reader([&] {
-    while (!is_over) states += read_steps(*page, 1).size();
+    std::optional<OpenPage> page;
+    while (!is_over) {
+      // The server may close the connection to make room. Then a browser opens another one.
+      if (!page) page.emplace(port);
+      if (page->next()) {
+        ++states;
+      } else {
+        page.reset();
+      }
+    }
   });
   std::mt19937 random(1);
   std::deque<std::unique_ptr<RawConnection>> held;  // more than the server has room for
@@ -368,9 +413,7 @@ TEST_F(DashboardServerTest, IsNotDisturbedBy10000MalformedOrSlowRequests) {
   }
   held.clear();
   dashboard.process().signal(SIGTERM);
-  const auto result = dashboard.process().wait();
-  EXPECT_EQ(result.exit_code, 0);
-  std::printf("%s", result.out.c_str());
+  EXPECT_EQ(dashboard.process().wait().exit_code, 0);
 }
 
 }  // namespace

@@ -45,6 +45,17 @@ class RawConnection {
     return true;
   }
 
+  /// Reads on until this many bytes have come, the other side has closed, or time is over.
+  bool read_at_least(std::size_t bytes, std::chrono::milliseconds deadline) {
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    while (read_.size() < bytes) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      if (left.count() <= 0 || !read_some(left)) return false;
+    }
+    return true;
+  }
+
   /// Everything until the other side closes.
   std::string read_all(std::chrono::milliseconds deadline = std::chrono::seconds(30)) {
     const auto end = std::chrono::steady_clock::now() + deadline;

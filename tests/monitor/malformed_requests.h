@@ -45,7 +45,7 @@ inline std::string malformed(std::size_t i, std::mt19937& random) {
       return request;  // whose answers nobody reads
     }
     default:
-      return "\r\n\r\n\r\nGET /api/stream HTTP/1.0\r\nHost: [\r\n\r\n";
+      return "\r\n\r\n\r\nGET /api/jobs HTTP/1.0\r\nHost: [\r\n\r\n";
   }
 }
 

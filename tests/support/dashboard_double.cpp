@@ -13,14 +13,14 @@
 
 namespace {
 
-void wait_for_end() {
+/// Blocks the signals before the server starts its threads, so that only this thread receives them.
+sigset_t block_end_signals() {
   sigset_t ends;
   ::sigemptyset(&ends);
   ::sigaddset(&ends, SIGTERM);
   ::sigaddset(&ends, SIGINT);
   ::sigprocmask(SIG_BLOCK, &ends, nullptr);
-  int signal = 0;
-  ::sigwait(&ends, &signal);
+  return ends;
 }
 
 }  // namespace
@@ -30,16 +30,15 @@ int main(int count, char** arguments) {
   lockstep::monitor::DashboardOptions options;
   if (count > 1) options.interval = std::chrono::milliseconds(std::atoi(arguments[1]));
   if (count > 2) options.token = arguments[2];
+  const auto ends = block_end_signals();
   try {
     lockstep::testing::FakeJobFeed feed;
     const auto server = lockstep::monitor::serve_dashboard(feed, options);
     std::printf("serving %s\n", server->url().c_str());
     std::fflush(stdout);
-    wait_for_end();
+    int signal = 0;
+    ::sigwait(&ends, &signal);
     feed.end_training();
-    const auto seen = server->statistics();
-    std::printf("%lu connections, %lu requests, %lu given up\n", seen.connections, seen.requests,
-                seen.given_up);
   } catch (const lockstep::Error& error) {
     std::fputs(describe(error).c_str(), stderr);
     return exit_code(error.kind());

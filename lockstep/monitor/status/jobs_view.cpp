@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,19 +12,6 @@
 
 namespace lockstep::monitor {
 namespace {
-
-/// An instance, its recent time, and whether it is at work.
-struct ObservedInstance {
-  const WatchedInstance* watched = nullptr;
-  RecentTime recent{};
-  bool is_at_work = false;
-
-  const InstanceFacts& facts() const { return watched->found.facts; }
-  const InstanceState& state() const { return watched->found.state; }
-  Health health() const { return watched->found.health; }
-  /// The last published rate is not the rate of an instance that is stopped, hangs or evaluates.
-  bool has_rate() const { return is_at_work && state().phase == Phase::Training; }
-};
 
 /// A training instance publishes after each step, unless a disk or another instance delays it. The
 /// limit is therefore three steps, and at least ten seconds. An evaluation, a checkpoint or the end
@@ -61,24 +47,25 @@ std::optional<TimeShares> time_shares(const PhaseSeconds& seconds) {
                     .idle = seconds.idle / all};
 }
 
-DashboardInstance shown_instance(const ObservedInstance& instance) {
-  const auto& facts = instance.facts();
-  const auto& state = instance.state();
+/// `recent` is set if the instance is at work.
+DashboardInstance shown_instance(const WatchedInstance& instance,
+                                 const std::optional<PhaseSeconds>& recent) {
+  const auto& [health, problem, path, facts, state] = instance.found;
   DashboardInstance shown{
-      .host = facts.host, .index = facts.instance, .is_alive = is_alive(*instance.watched)};
-  if (instance.health() == Health::Damaged) {
-    shown.phase = "unreadable: " + instance.watched->found.problem;
+      .host = facts.host, .index = facts.instance, .is_alive = is_alive(instance)};
+  if (health == Health::Damaged) {
+    shown.phase = "unreadable: " + problem;
     return shown;
   }
-  const bool is_held_up =
-      instance.health() == Health::Stopped || instance.health() == Health::Silent;
-  shown.phase = is_held_up ? name_of(instance.health()) : name_of(state.phase);
+  const bool is_held_up = health == Health::Stopped || health == Health::Silent;
+  shown.phase = is_held_up ? name_of(health) : name_of(state.phase);
   shown.process = facts.process;
   if (state.epoch > 0) shown.step = steps_so_far(state);
-  if (instance.has_rate()) shown.samples_per_second = state.samples_per_second;
-  shown.memory_mib = instance.watched->usage.memory_bytes >> 20;
-  shown.cpu_percent = instance.watched->usage.cpu_percent;
-  if (instance.is_at_work) shown.time = time_shares(instance.recent.seconds);
+  shown.memory_mib = instance.usage.memory_bytes >> 20;
+  shown.cpu_percent = instance.usage.cpu_percent;
+  if (recent) shown.time = time_shares(*recent);
+  // The last published rate is not the rate of an instance that is stopped, hangs or evaluates.
+  if (recent && state.phase == Phase::Training) shown.samples_per_second = state.samples_per_second;
   for (int i = 0; i < facts.replicas.count; ++i) {
     shown.replicas.push_back(shown_replica(facts, facts.replicas.first + i));
   }
@@ -94,46 +81,6 @@ std::string title_of(const WatchedJob& job) {
   return job.id;
 }
 
-/// Sets the progress that the first instance has published, since all instances agree on it, and
-/// the sum of all rates.
-void add_progress(const std::vector<ObservedInstance>& instances, DashboardJob& to) {
-  const auto first = std::ranges::find_if(instances, [](const ObservedInstance& instance) {
-    return instance.health() != Health::Damaged && instance.state().epoch > 0;
-  });
-  if (first == instances.end()) return;
-  const auto& state = first->state();
-  to.epoch = state.epoch;
-  to.step = steps_so_far(state);
-  to.loss = state.loss;
-  to.accuracy = state.accuracy;
-  for (const auto& instance : instances) {
-    if (!instance.has_rate()) continue;
-    to.samples_per_second = to.samples_per_second.value_or(0) + instance.state().samples_per_second;
-  }
-}
-
-void add_bottleneck(const std::vector<ObservedInstance>& instances, DashboardJob& to) {
-  std::vector<InstanceTimes> times;
-  std::set<std::string> hosts;
-  for (const auto& instance : instances) {
-    if (instance.health() != Health::Damaged) hosts.insert(instance.facts().host);
-    if (instance.is_at_work) times.push_back({instance.facts().instance, instance.recent.seconds});
-  }
-  const auto found = find_bottleneck(times, {.hosts = static_cast<int>(hosts.size())});
-  if (!found) return;
-  to.bottleneck = found->text;
-  to.slowest = found->slowest;
-}
-
-DashboardJob shown_job(const WatchedJob& job, const std::vector<ObservedInstance>& instances) {
-  DashboardJob shown{.id = job.id, .name = title_of(job), .user = job.user};
-  if (!job.instances.empty()) shown.restarts = job.instances.front().found.facts.restart_count;
-  add_progress(instances, shown);
-  add_bottleneck(instances, shown);
-  for (const auto& instance : instances) shown.instances.push_back(shown_instance(instance));
-  return shown;
-}
-
 /// An instance whose process has ended: its place in the topology and its last step.
 DashboardInstance as_ended(const DashboardInstance& instance) {
   return {.host = instance.host,
@@ -145,41 +92,28 @@ DashboardInstance as_ended(const DashboardInstance& instance) {
           .replicas = instance.replicas};
 }
 
-/// The number of instances of the newest attempt; unset if no page of the job can be read.
-std::optional<int> instances_of_newest_attempt(const WatchedJob& job) {
-  const InstanceFacts* newest = nullptr;
-  for (const auto& instance : job.instances) {
-    const auto& facts = instance.found.facts;
-    if (instance.found.health == Health::Damaged) continue;
-    if (newest == nullptr || facts.restart_count > newest->restart_count) newest = &facts;
-  }
-  return newest == nullptr ? std::nullopt : std::optional(newest->num_instances);
-}
-
-/// Adds to a running job what it showed before and does not show now: instances that have ended
-/// and, if all of them have, the progress.
+/// Adds the instances that a running job showed before and does not show now: they have ended.
+/// Skips instances that the newest attempt does not have.
 void keep_ended_instances(const DashboardJob& before, const WatchedJob& watched,
                           DashboardJob& now) {
-  const auto count = instances_of_newest_attempt(watched);
+  const InstanceFacts* newest = nullptr;
+  for (const auto& [found, usage] : watched.instances) {
+    if (found.health == Health::Damaged) continue;
+    if (newest == nullptr || found.facts.restart_count > newest->restart_count) {
+      newest = &found.facts;
+    }
+  }
   for (const auto& instance : before.instances) {
     const bool is_there = std::ranges::find(now.instances, instance.index,
                                             &DashboardInstance::index) != now.instances.end();
-    if (is_there || (count && instance.index >= *count)) continue;
-    now.instances.push_back(as_ended(instance));
+    const bool is_too_many = newest != nullptr && instance.index >= newest->num_instances;
+    if (!is_there && !is_too_many) now.instances.push_back(as_ended(instance));
   }
   std::ranges::stable_sort(now.instances, {}, &DashboardInstance::index);
-  if (!watched.instances.empty()) return;
-  now.name = before.name;
-  now.epoch = before.epoch;
-  now.step = before.step;
-  now.loss = before.loss;
-  now.accuracy = before.accuracy;
-  now.restarts = before.restarts;
 }
 
-DashboardJob as_ended(DashboardJob job) {
-  if (job.end) return job;
-  job.end = JobEnd{};
+/// The last progress of a job, with instances that have ended.
+DashboardJob with_ended_instances(DashboardJob job) {
   job.samples_per_second.reset();
   job.bottleneck.clear();
   job.slowest.reset();
@@ -189,19 +123,50 @@ DashboardJob as_ended(DashboardJob job) {
 
 }  // namespace
 
+DashboardJob JobsView::shown_job(const WatchedJob& job, std::int64_t now_ns) const {
+  DashboardJob shown{.id = job.id, .name = title_of(job), .user = job.user};
+  if (!job.instances.empty()) shown.restarts = job.instances.front().found.facts.restart_count;
+  std::vector<InstanceTimes> times;
+  std::set<std::string> hosts;
+  for (const auto& instance : job.instances) {
+    const auto& [health, problem, path, facts, state] = instance.found;
+    const auto recent = recent_.of(job, instance);
+    const bool works = is_at_work(instance, recent, now_ns);
+    if (works) times.push_back({facts.instance, recent.seconds});
+    shown.instances.push_back(
+        shown_instance(instance, works ? std::optional(recent.seconds) : std::nullopt));
+    if (health == Health::Damaged) continue;
+    hosts.insert(facts.host);
+    // The first instance tells the progress, because all instances agree on it.
+    if (shown.epoch || state.epoch <= 0) continue;
+    shown.epoch = state.epoch;
+    shown.step = steps_so_far(state);
+    shown.loss = state.loss;
+    shown.accuracy = state.accuracy;
+  }
+  for (const auto& instance : shown.instances) {
+    if (!shown.epoch || !instance.samples_per_second) continue;
+    shown.samples_per_second = shown.samples_per_second.value_or(0) + *instance.samples_per_second;
+  }
+  if (const auto found = find_bottleneck(times, {.hosts = static_cast<int>(hosts.size())})) {
+    shown.bottleneck = found->text;
+    shown.slowest = found->slowest;
+  }
+  return shown;
+}
+
 std::vector<DashboardJob> JobsView::update(const HostSnapshot& snapshot) {
   recent_.add(snapshot);
   std::vector<DashboardJob> jobs;
   for (const auto& watched : snapshot.jobs) {
-    std::vector<ObservedInstance> instances;
-    for (const auto& instance : watched.instances) {
-      const auto recent = recent_.of(watched, instance);
-      instances.push_back({&instance, recent, is_at_work(instance, recent, snapshot.steady_ns)});
-    }
-    jobs.push_back(shown_job(watched, instances));
     const auto before = std::ranges::find_if(jobs_, [&](const DashboardJob& job) {
       return job.id == watched.id && job.user == watched.user && !job.end;
     });
+    if (before != jobs_.end() && watched.instances.empty()) {
+      jobs.push_back(with_ended_instances(*before));
+      continue;
+    }
+    jobs.push_back(shown_job(watched, snapshot.steady_ns));
     if (before != jobs_.end()) keep_ended_instances(*before, watched, jobs.back());
   }
   // `jobs_` has the running jobs first, so jobs that have just ended stand before the others.
@@ -210,7 +175,9 @@ std::vector<DashboardJob> JobsView::update(const HostSnapshot& snapshot) {
     const bool is_running = std::ranges::any_of(snapshot.jobs, [&](const WatchedJob& watched) {
       return watched.id == job.id && watched.user == job.user;
     });
-    if (!is_running && jobs.size() < most) jobs.push_back(as_ended(std::move(job)));
+    if (is_running || jobs.size() == most) continue;
+    jobs.push_back(with_ended_instances(std::move(job)));
+    jobs.back().end = JobEnd{};
   }
   jobs_ = jobs;
   return jobs;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "lockstep/monitor/devices/job_sampler.h"
@@ -26,6 +27,8 @@ class JobsView {
   std::vector<DashboardJob> update(const HostSnapshot& snapshot);
 
  private:
+  DashboardJob shown_job(const WatchedJob& job, std::int64_t now_ns) const;
+
   RecentTimes recent_;
   std::vector<DashboardJob> jobs_;  ///< of the last update
 };

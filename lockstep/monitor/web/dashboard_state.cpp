@@ -4,16 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <exception>
-#include <limits>
+#include <iterator>
 #include <optional>
 #include <set>
-#include <type_traits>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -25,186 +22,165 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostJobs = 64;
 constexpr std::size_t kMostInstancesWithCurves = 64;
 
-constexpr std::pair<const char*, double TimeShares::*> kShares[] = {
-    {"data", &TimeShares::data},
-    {"compute", &TimeShares::compute},
-    {"reduce", &TimeShares::reduce},
-    {"idle", &TimeShares::idle}};
-
-/// The number with six significant digits. Numbers that are too large or too small for exact powers
-/// of ten are not rounded; measured values never are.
-double round_to_six_digits(double value) {
-  constexpr int kDigits = 6;
-  constexpr int kMostExactPower = 22;  // 10^22 is the largest power of ten that is exact
-  if (value == 0) return value;
-  const auto shift = kDigits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value))));
-  if (std::abs(shift) > kMostExactPower) return value;
-  // A division by a power of ten gives the same bits as the decimal number, and so its short text.
-  const auto scale = std::pow(10.0, std::abs(shift));
-  return shift > 0 ? std::round(value * scale) / scale : std::round(value / scale) * scale;
-}
-
-/// A number with six digits; null for NaN and infinity, which JSON does not have.
-Json to_json(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  return round_to_six_digits(value);
+/// The text of a value. Replaces bytes that are not UTF-8.
+std::string to_text(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 template <typename Value>
-void set(Json& object, const char* name, const std::optional<Value>& value) {
-  if (!value) return;
-  if constexpr (std::is_same_v<Value, double>) {
-    if (std::isfinite(*value)) object[name] = to_json(*value);
-  } else {
-    object[name] = *value;
-  }
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
 }
 
-Json to_json(const DashboardReplica& replica) {
-  Json stages = Json::array();
-  for (const auto& device : replica.stage_devices) {
-    stages.push_back({{"index", stages.size()}});
-    if (!device.empty()) stages.back()["device"] = device;
+double round_to_six_digits(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, std::end(text), value, std::chars_format::general, 6).ptr;
+  std::from_chars(text, end, value);
+  return value;
+}
+
+/// Rounds all measured values. Removes the unknown members of objects: unset, NaN or infinite.
+void tidy(Json& json) {
+  if (json.is_number_float()) {
+    const double value = json;
+    json = std::isfinite(value) ? Json(round_to_six_digits(value)) : Json();
   }
-  return {{"index", replica.index}, {"stages", std::move(stages)}};
+  if (!json.is_structured()) return;
+  for (auto& child : json) tidy(child);
+  if (!json.is_object()) return;
+  for (auto at = json.begin(); at != json.end();) {
+    at = at->is_null() ? json.erase(at) : std::next(at);
+  }
 }
 
 Json to_json(const DashboardInstance& instance) {
-  Json object{{"index", instance.index}, {"alive", instance.is_alive}, {"phase", instance.phase}};
-  set(object, "pid", instance.process);
-  set(object, "step", instance.step);
-  set(object, "samples_per_second", instance.samples_per_second);
-  set(object, "memory_mib", instance.memory_mib);
-  set(object, "cpu_percent", instance.cpu_percent);
-  if (instance.time) {
-    for (const auto& [name, share] : kShares) {
-      object["time"][name] = to_json((*instance.time).*share);
-    }
+  Json time;
+  if (const auto& shares = instance.time) {
+    time = {{"data", shares->data},
+            {"compute", shares->compute},
+            {"reduce", shares->reduce},
+            {"idle", shares->idle}};
   }
-  object["replicas"] = Json::array();
-  for (const auto& replica : instance.replicas) object["replicas"].push_back(to_json(replica));
-  return object;
-}
-
-/// Groups neighbouring instances of the same host.
-Json hosts_json(const std::vector<DashboardInstance>& instances) {
-  Json hosts = Json::array();
-  for (const auto& instance : instances) {
-    if (hosts.empty() || hosts.back()["name"] != instance.host) {
-      hosts.push_back({{"name", instance.host}, {"instances", Json::array()}});
-    }
-    hosts.back()["instances"].push_back(to_json(instance));
+  Json replicas = Json::array();
+  for (const auto& replica : instance.replicas) {
+    replicas.push_back({{"index", replica.index}, {"stages", replica.stage_devices}});
   }
-  return hosts;
+  return {{"host", instance.host},
+          {"index", instance.index},
+          {"alive", instance.is_alive},
+          {"phase", instance.phase},
+          {"pid", or_null(instance.process)},
+          {"step", or_null(instance.step)},
+          {"samples_per_second", or_null(instance.samples_per_second)},
+          {"memory_mib", or_null(instance.memory_mib)},
+          {"cpu_percent", or_null(instance.cpu_percent)},
+          {"time", std::move(time)},
+          {"replicas", std::move(replicas)}};
 }
 
 Json to_json(const events::LogEntry& entry) {
-  Json object{{"event", entry.event}};
-  set(object, "instance", entry.instance);
-  set(object, "step", entry.step);
+  Json json{{"event", entry.event}};
+  if (entry.instance) json["instance"] = *entry.instance;
+  if (entry.step) json["step"] = *entry.step;
   for (const auto& [name, value] : entry.more) {
-    std::visit([&, &key = name](const auto& known) { object[key] = known; }, value);
+    std::visit([&, &key = name](const auto& known) { json[key] = known; }, value);
   }
-  return object;
-}
-
-template <typename Point, typename Value>
-Json line(const CurveHistory<Point>& history, const Value& value) {
-  Json values = Json::array();
-  for (const auto& point : history.points()) values.push_back(value(point));
-  return values;
-}
-
-Json to_json(const CurveHistory<CurvePoint>& history) {
-  return {{"step", line(history, [](const auto& point) { return point.step; })},
-          {"loss", line(history, [](const auto& point) { return to_json(point.loss); })},
-          {"accuracy", line(history, [](const auto& point) { return to_json(point.accuracy); })},
-          {"samples_per_second",
-           line(history, [](const auto& point) { return to_json(point.samples_per_second); })}};
-}
-
-/// Four lines in percent for each instance, with null where an instance is missing from a point.
-Json to_json(const CurveHistory<SharePoint>& history) {
-  std::set<int> known;
-  for (const auto& point : history.points()) {
-    for (const auto& [index, shares] : point.instances) known.insert(index);
-  }
-  Json instances = Json::object();
-  for (const int index : known) {
-    if (instances.size() == kMostInstancesWithCurves) break;
-    auto& lines = instances[std::to_string(index)];
-    for (const auto& [name, share] : kShares) {
-      lines[name] = line(history, [&, share = share](const SharePoint& point) {
-        const auto found = point.instances.find(index);
-        if (found == point.instances.end()) return Json();
-        return Json(std::lround(100 * std::clamp(found->second.*share, 0.0, 1.0)));
-      });
-    }
-  }
-  return {{"step", line(history, [](const auto& point) { return point.step; })},
-          {"instances", std::move(instances)}};
-}
-
-SharePoint share_point(const DashboardJob& job) {
-  SharePoint point{.step = *job.step};
-  for (const auto& instance : job.instances) {
-    if (point.instances.size() == kMostInstancesWithCurves) break;
-    if (instance.time) point.instances[instance.index] = *instance.time;
-  }
-  return point;
+  return json;
 }
 
 Json to_json(const DashboardJob& job) {
-  Json object{{"id", job.id}, {"name", job.name}, {"user", job.user}};
-  object["state"] = job.end ? "ended" : "running";
-  if (job.end) {
-    object["end"]["text"] = job.end->text;
-    set(object["end"], "exit_code", job.end->exit_code);
+  Json end;
+  if (job.end) end = {{"exit_code", or_null(job.end->exit_code)}, {"text", job.end->text}};
+  Json instances = Json::array();
+  for (const auto& instance : job.instances) instances.push_back(to_json(instance));
+  Json json{{"id", job.id},
+            {"name", job.name},
+            {"user", job.user},
+            {"state", job.end ? "ended" : "running"},
+            {"end", std::move(end)},
+            {"epoch", or_null(job.epoch)},
+            {"step", or_null(job.step)},
+            {"loss", or_null(job.loss)},
+            {"accuracy", or_null(job.accuracy)},
+            {"samples_per_second", or_null(job.samples_per_second)},
+            {"restarts", or_null(job.restarts)},
+            {"bottleneck", job.bottleneck},
+            {"slowest", or_null(job.slowest)},
+            {"instances", std::move(instances)}};
+  tidy(json);
+  // Events are shown as the log has them.
+  auto& events = json["events"] = Json::array();
+  for (const auto& entry : job.events) events.push_back(to_json(entry));
+  return json;
+}
+
+std::string curve_row(const DashboardJob& job) {
+  auto row = Json::array(
+      {*job.step, or_null(job.loss), or_null(job.accuracy), or_null(job.samples_per_second)});
+  tidy(row);
+  return to_text(row);
+}
+
+std::string share_row(const DashboardJob& job) {
+  Json instances = Json::object();
+  for (const auto& instance : job.instances) {
+    if (instances.size() == kMostInstancesWithCurves) break;
+    if (!instance.time) continue;
+    auto& row = instances[std::to_string(instance.index)];
+    const auto& time = *instance.time;
+    for (const double share : {time.data, time.compute, time.reduce, time.idle}) {
+      row.push_back(std::lround(100 * std::clamp(share, 0.0, 1.0)));
+    }
   }
-  set(object, "epoch", job.epoch);
-  set(object, "step", job.step);
-  set(object, "loss", job.loss);
-  set(object, "accuracy", job.accuracy);
-  set(object, "samples_per_second", job.samples_per_second);
-  set(object, "restarts", job.restarts);
-  set(object, "slowest", job.slowest);
-  if (!job.bottleneck.empty()) object["bottleneck"] = job.bottleneck;
-  object["hosts"] = hosts_json(job.instances);
-  object["events"] = Json::array();
-  for (const auto& entry : job.events) object["events"].push_back(to_json(entry));
-  return object;
+  return to_text(Json::array({*job.step, std::move(instances)}));
 }
 
 }  // namespace
 
-DashboardState::DashboardState(JobFeed& feed)
-    : feed_(feed), text_(std::make_shared<const std::string>(R"({"jobs":[]})")) {}
-
-std::string DashboardState::job_text(const DashboardJob& job, KnownJob& known) {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  if (job.step && !job.end) {
-    known.curve.add({.step = *job.step,
-                     .loss = job.loss.value_or(kUnknown),
-                     .accuracy = job.accuracy.value_or(kUnknown),
-                     .samples_per_second = job.samples_per_second.value_or(kUnknown)});
-    known.shares.add(share_point(job));
+void CurveHistory::add(std::int64_t step, std::string row) {
+  while (!rows_.empty() && rows_.back().first > step) {
+    rows_.pop_back();
+    is_last_kept_ = true;
   }
-  auto object = to_json(job);
-  object["curves"] = to_json(known.curve);
-  object["share_curves"] = to_json(known.shares);
-  return object.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  if (!rows_.empty() && rows_.back().first == step) {
+    rows_.back().second = std::move(row);
+    return;
+  }
+  if (!is_last_kept_) rows_.pop_back();
+  if (rows_.size() >= most_rows_) {
+    for (std::size_t i = 1; 2 * i < rows_.size(); ++i) rows_[i] = std::move(rows_[2 * i]);
+    rows_.resize((rows_.size() + 1) / 2);
+    kept_every_ *= 2;
+  }
+  rows_.emplace_back(step, std::move(row));
+  is_last_kept_ = added_++ % kept_every_ == 0 || rows_.size() == 1;
+}
+
+std::string CurveHistory::text() const {
+  std::string text;
+  for (const auto& [step, row] : rows_) text += (text.empty() ? "" : ",") + row;
+  return "[" + text + "]";
 }
 
 std::string DashboardState::jobs_text() {
   auto jobs = feed_.jobs();
   if (jobs.size() > kMostJobs) jobs.resize(kMostJobs);
-  std::set<JobKey> present;
   std::string text;
+  std::set<std::pair<std::string, std::string>> present;
   for (const auto& job : jobs) {
     const auto key = *present.emplace(job.user, job.id).first;
     auto& known = known_[key];
+    if (!job.end && job.step) {
+      known.curve.add(*job.step, curve_row(job));
+      known.shares.add(*job.step, share_row(job));
+    }
     // A job that has ended does not change any more.
-    if (!job.end || !known.has_ended) known.text = job_text(job, known);
+    if (!job.end || !known.has_ended) {
+      known.text = to_text(to_json(job));
+      known.text.pop_back();
+      known.text += fmt::format(R"(,"curves":{},"share_curves":{}}})", known.curve.text(),
+                                known.shares.text());
+    }
     known.has_ended = job.end.has_value();
     text += (text.empty() ? "" : ",") + known.text;
   }
@@ -217,18 +193,14 @@ std::string DashboardState::jobs_text() {
   return text;
 }
 
-void DashboardState::refresh() {
-  std::string text;
+std::string DashboardState::refresh() {
+  Json problem;
   try {
     last_jobs_ = jobs_text();
-    text = fmt::format(R"({{"jobs":[{}]}})", last_jobs_);
   } catch (const std::exception& error) {
-    const auto problem = Json(error.what()).dump(-1, ' ', false, Json::error_handler_t::replace);
-    text = fmt::format(R"({{"jobs":[{}],"problem":{}}})", last_jobs_, problem);
+    problem = error.what();
   }
-  if (text == *text_) return;
-  text_ = std::make_shared<const std::string>(std::move(text));
-  ++version_;
+  return fmt::format(R"({{"jobs":[{}],"problem":{}}})", last_jobs_, to_text(problem));
 }
 
 }  // namespace lockstep::monitor

@@ -63,8 +63,8 @@ const kCommon = { animation: false, responsive: true, maintainAspectRatio: false
 
 /** A curve over steps. */
 export class Curve {
-  constructor(parent, { id, title, field, unit, colourName }) {
-    this.field = field;
+  constructor(parent, { id, title, column, unit, colourName }) {
+    this.column = column;
     this.unit = unit;
     this.colourName = colourName;
     this.figure = new Figure(parent, id, title);
@@ -83,8 +83,9 @@ export class Curve {
     this.chart.update();
   }
 
-  show(curves) {
-    const points = (curves?.step ?? []).map((step, i) => ({ x: step, y: curves[this.field][i] })).filter(point => point.y !== null);
+  /** Each row has a step, and values that may be null. */
+  show(rows) {
+    const points = rows.map(row => ({ x: row[0], y: row[this.column] })).filter(point => point.y !== null);
     this.figure.root.hidden = points.length === 0;
     if (points.length === 0) return;
     this.chart.data.datasets[0].data = points;
@@ -162,10 +163,11 @@ export class ShareCurves {
     this.chart.update();
   }
 
-  show(curves, slowest) {
-    this.curves = curves ?? { step: [], instances: {} };
+  /** Each row has a step, and for each instance whose shares are known then, the four shares in percent. */
+  show(rows, slowest) {
+    this.rows = rows;
     this.slowest = slowest;
-    const indices = Object.keys(this.curves.instances);
+    const indices = Object.keys(Object.assign({}, ...rows.map(([, instances]) => instances)));
     this.figure.root.hidden = indices.length === 0;
     if (indices.length === 0) return;
     if (this.choice.dataset.key !== `${indices}`) {  // an element that is made anew loses the focus
@@ -178,19 +180,16 @@ export class ShareCurves {
   }
 
   draw() {
-    const { step: steps, instances } = this.curves;
-    const index = this.choice.value || (`${this.slowest}` in instances ? `${this.slowest}` : Object.keys(instances)[0]);
-    const shares = instances[index];
-    const known = steps.map((_, i) => i).filter(i => shares.compute[i] !== null);
-    kShares.forEach(([name], line) => { this.chart.data.datasets[line].data = known.map(i => ({ x: steps[i], y: shares[name][i] })); });
+    const isKnown = index => this.rows.some(([, instances]) => index in instances);
+    const index = this.choice.value || (isKnown(`${this.slowest}`) ? `${this.slowest}` : this.choice.options[1].value);
+    const known = this.rows.filter(([, instances]) => index in instances).map(([step, instances]) => [step, ...instances[index]]);
+    kShares.forEach((_, line) => { this.chart.data.datasets[line].data = known.map(row => ({ x: row[0], y: row[line + 1] })); });
     this.chart.update();
-    const last = known[known.length - 1];
-    this.figure.describe(last === undefined ? `of instance ${index}: none yet`
-      : `of instance ${index}: ${kShares.map(([name, label]) => `${label} ${shares[name][last]} %`).join(", ")} at step ${steps[last]}`);
+    const [step, ...last] = known[known.length - 1];
+    this.figure.describe(`of instance ${index}: ${kShares.map(([, label], line) => `${label} ${last[line]} %`).join(", ")} at step ${step}`);
     const every = Math.ceil(known.length / kMostTableRows);
     const rows = known.filter((_, i) => (known.length - 1 - i) % every === 0).reverse();
-    this.figure.rows = () => [["Step", ...kShares.map(([, label]) => `${label}, %`)],
-      ...rows.map(i => [`${steps[i]}`, ...kShares.map(([name]) => `${shares[name][i]}`)])];
+    this.figure.rows = () => [["Step", ...kShares.map(([, label]) => `${label}, %`)], ...rows.map(row => row.map(value => `${value}`))];
     this.figure.fillTable();
   }
 }

@@ -1,4 +1,4 @@
-// What the page does: it listens to the server's stream and shows the job that is chosen. Texts of jobs
+// What the page does: it follows the jobs of the server and shows the job that is chosen. Texts of jobs
 // only ever become text, never markup.
 
 import { Curve, ShareCurves, Shares, element, formatNumber } from "./charts.js";
@@ -40,8 +40,6 @@ function nextTheme() {
 
 // What is said of a job.
 
-const instancesOf = job => (job.hosts ?? []).flatMap(host => (host.instances ?? []).map(instance => ({ ...instance, host: host.name })));
-
 function factsOf(job) {
   return [["State", job.state], ["Epoch", job.epoch && formatNumber(job.epoch, 8)], ["Step", job.step !== undefined && formatNumber(job.step, 8)],
     ["Loss", job.loss !== undefined && formatNumber(job.loss)], ["Accuracy", job.accuracy !== undefined && `${formatNumber(job.accuracy, 3)} %`],
@@ -69,8 +67,7 @@ function instanceRow(instance, slowest, isRunning) {
   const name = element("th", { scope: "row" }, `${instance.index}`);
   if (instance.index === slowest) name.append(element("span", { class: "mark" }, "slowest"));
   if (isRunning && instance.alive === false) name.append(element("span", { class: "mark dead" }, "gone"));
-  const replicas = instance.replicas ?? [];
-  const cells = [instance.host, replicas.map(replica => replica.index).join(", "), (replicas[0]?.stages ?? []).length || "–",
+  const cells = [instance.host, instance.replicas.map(replica => replica.index).join(", "), instance.replicas[0]?.stages.length || "–",
     instance.phase ?? "–", formatNumber(instance.step, 8), formatNumber(instance.samples_per_second),
     instance.cpu_percent === undefined ? "–" : `${formatNumber(instance.cpu_percent, 3)} %`,
     instance.memory_mib === undefined ? "–" : `${formatNumber(instance.memory_mib)} MiB`, `${instance.pid ?? "–"}`];
@@ -110,9 +107,9 @@ function showEvents(job) {
 
 function makeCharts() {
   const curves = byId("curves");
-  const loss = new Curve(curves, { id: "loss", title: "Loss", field: "loss", unit: "", colourName: "accent" });
-  const accuracy = new Curve(curves, { id: "accuracy", title: "Accuracy", field: "accuracy", unit: "%", colourName: "good" });
-  const speed = new Curve(curves, { id: "speed", title: "Samples per second", field: "samples_per_second", unit: "samples/s", colourName: "reduce" });
+  const loss = new Curve(curves, { id: "loss", title: "Loss", column: 1, unit: "", colourName: "accent" });
+  const accuracy = new Curve(curves, { id: "accuracy", title: "Accuracy", column: 2, unit: "%", colourName: "good" });
+  const speed = new Curve(curves, { id: "speed", title: "Samples per second", column: 3, unit: "samples/s", colourName: "reduce" });
   const shares = new Shares(byId("shares"));
   const shareCurves = new ShareCurves(byId("shares"));
   return { curves: [loss, accuracy, speed], shares, shareCurves, all: [loss, accuracy, speed, shares, shareCurves] };
@@ -147,7 +144,7 @@ function choose(id) {
 
 function showJob(job) {
   const slowest = job.slowest ?? null;  // the instance that the others wait for
-  const instances = instancesOf(job);
+  const instances = job.instances;
   showFacts(job);
   const picture = byId("topology");
   drawTopology(picture, job, slowest, picture.parentNode.clientWidth);
@@ -185,18 +182,25 @@ function sayLost() {
   else say("lost", "No connection; trying again …");
 }
 
-/** EventSource comes back by itself when a connection is cut, but not after a refusal. */
-function listen() {
-  const stream = new EventSource("/api/stream");
-  stream.addEventListener("state", message => {
-    state = JSON.parse(message.data);
-    say("live", "Live");
-    if (!document.hidden) show();
-  });
-  stream.addEventListener("error", () => {
-    sayLost();
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
-  });
+/** Asks for the jobs again and again. The server holds an answer back until the jobs have changed, for seconds at most. */
+async function follow() {
+  const ready = { cache: "no-store", headers: {} };
+  while (true) {
+    try {
+      const answer = await fetch("/api/jobs", ready);
+      if (answer.status !== 304) {
+        if (!answer.ok) throw new Error(answer.statusText);
+        state = await answer.json();
+        ready.headers = { "If-None-Match": answer.headers.get("ETag"), Prefer: "wait" };
+        if (!document.hidden) setTimeout(show);  // after the next request, so that no change is missed
+      }
+      say("live", "Live");
+    } catch {
+      sayLost();
+      ready.headers = {};
+      await new Promise(wake => setTimeout(wake, 3000));
+    }
+  }
 }
 
 byId("theme").addEventListener("click", nextTheme);
@@ -204,4 +208,4 @@ systemIsDark.addEventListener("change", () => applyTheme(storedTheme()));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
 addEventListener("resize", () => show());
 applyTheme(storedTheme());
-listen();
+follow();

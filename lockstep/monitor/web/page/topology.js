@@ -39,18 +39,17 @@ function boxAround(kind, label, children, most, fewest) {
            width: Math.max(inner.width, fewest) + 2 * kGap, height: inner.height + kTitle + 2 * kGap };
 }
 
-function stageBox(stage) {
-  return { kind: "stage", label: `${stage.index}`, hint: `stage ${stage.index}${stage.device ? ` on ${stage.device}` : ""}`,
+function stageBox(device, index) {
+  return { kind: "stage", label: `${index}`, hint: `stage ${index}${device ? ` on ${device}` : ""}`,
            x: 0, y: 0, ...kStage, children: [] };
 }
 
 function replicaBox(replica) {
-  const stages = (replica.stages ?? []).map(stageBox);
-  return boxAround("replica", `replica ${replica.index}`, stages, 8 * (kStage.width + kGap), 58);
+  return boxAround("replica", `replica ${replica.index}`, replica.stages.map(stageBox), 8 * (kStage.width + kGap), 58);
 }
 
 function instanceBox(instance, slowest, isRunning) {
-  const replicas = (instance.replicas ?? []).map(replicaBox);
+  const replicas = instance.replicas.map(replicaBox);
   const widest = Math.max(58, ...replicas.map(replica => replica.width));
   const isSlowest = instance.index === slowest;
   // In a job that has ended all instances are gone; only in a running job this is a warning.
@@ -74,11 +73,17 @@ function draw(parent, box) {
   for (const child of box.children) draw(group, child);
 }
 
-function describe(job, slowest) {
-  const hosts = job.hosts ?? [];
-  const instances = hosts.flatMap(host => host.instances ?? []);
-  const replicas = instances.flatMap(instance => instance.replicas ?? []);
-  const stages = replicas.length > 0 ? (replicas[0].stages ?? []).length : 0;
+/** The hosts in the order of their first instances, each with its instances. */
+function hostsOf(job) {
+  const hosts = new Map();
+  for (const instance of job.instances) hosts.set(instance.host, [...(hosts.get(instance.host) ?? []), instance]);
+  return [...hosts];
+}
+
+function describe(hosts, slowest) {
+  const instances = hosts.flatMap(([, instances]) => instances);
+  const replicas = instances.flatMap(instance => instance.replicas);
+  const stages = replicas[0]?.stages.length ?? 0;
   const marked = slowest === null ? "" : ` Instance ${slowest} is the slowest.`;
   return `${hosts.length} hosts, ${instances.length} instances, ${replicas.length} replicas of ${stages} stages.${marked}` +
          " The table of instances has the same in words.";
@@ -88,18 +93,19 @@ function describe(job, slowest) {
 export function drawTopology(svg, job, slowest, width) {
   // Drawn anew only where something in it has changed: it would lose a screen reader's place.
   const isRunning = job.state !== "ended";
-  const key = JSON.stringify([job.id, isRunning, slowest, width, (job.hosts ?? []).map(host => [host.name, (host.instances ?? []).map(
-    instance => [instance.index, instance.alive, instance.replicas])])]);
+  const key = JSON.stringify([job.id, isRunning, slowest, width,
+    job.instances.map(instance => [instance.host, instance.index, instance.alive, instance.replicas])]);
   if (svg.dataset.key === key) return;
   svg.dataset.key = key;
-  const hosts = (job.hosts ?? []).map(host => boxAround(
-    "host", host.name, (host.instances ?? []).map(instance => instanceBox(instance, slowest, isRunning)), Math.max(width - 2 * kGap, 1), 100));
-  const room = placeInRows(hosts, width, 0, 0);
+  const hosts = hostsOf(job);
+  const boxes = hosts.map(([name, instances]) => boxAround(
+    "host", name, instances.map(instance => instanceBox(instance, slowest, isRunning)), Math.max(width - 2 * kGap, 1), 100));
+  const room = placeInRows(boxes, width, 0, 0);
   const title = svg.querySelector("title");
   svg.replaceChildren(title);
-  title.textContent = describe(job, slowest);
+  title.textContent = describe(hosts, slowest);
   svg.setAttribute("width", Math.max(room.width, 1));
   svg.setAttribute("height", Math.max(room.height, 1));
   svg.setAttribute("viewBox", `0 0 ${Math.max(room.width, 1)} ${Math.max(room.height, 1)}`);
-  for (const host of hosts) draw(svg, host);
+  for (const box of boxes) draw(svg, box);
 }
