@@ -8,9 +8,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/nn/zoo/zoo.h"
-#include "lockstep/train/device_times.h"
-#include "lockstep/train/replica.h"
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/backends/cpu/replica.h"
+#include "lockstep/train/backends/device_times.h"
+#include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::bench {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lockstep/train/evaluation_summary.h"
+#include "lockstep/train/jobs/evaluation_summary.h"
 
 namespace lockstep::cli {
 

@@ -14,8 +14,8 @@
 #include "lockstep/monitor/export/environment_facts.h"
 #include "lockstep/monitor/export/report_file.h"
 #include "lockstep/optimizer/schedule.h"
-#include "lockstep/train/job_layout.h"
-#include "lockstep/train/train_job.h"
+#include "lockstep/train/jobs/train_job.h"
+#include "lockstep/train/planner/job_layout.h"
 
 namespace lockstep::cli {
 namespace {

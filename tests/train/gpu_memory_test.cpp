@@ -1,4 +1,4 @@
-#include "lockstep/train/gpu_memory.h"
+#include "lockstep/train/backends/gpu/gpu_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/train/backends/batch_source.h"
+#include "lockstep/train/backends/device_times.h"
 #include "lockstep/train/backends/training_backend.h"
-#include "lockstep/train/batch_source.h"
-#include "lockstep/train/device_times.h"
 #include "lockstep/train/engine/step_backend.h"
 
 namespace lockstep::train {

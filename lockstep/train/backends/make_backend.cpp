@@ -1,7 +1,7 @@
-#include "lockstep/train/backends/cpu_backend.h"
-#include "lockstep/train/backends/host_sum_gpu_backend.h"
-#include "lockstep/train/backends/resident_gpu_backend.h"
-#include "lockstep/train/gpu_group.h"
+#include "lockstep/train/backends/cpu/cpu_backend.h"
+#include "lockstep/train/backends/gpu/gpu_group.h"
+#include "lockstep/train/backends/gpu/host_sum_gpu_backend.h"
+#include "lockstep/train/backends/gpu/resident_gpu_backend.h"
 
 namespace lockstep::train {
 

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "lockstep/plan/stage_split.h"
-#include "lockstep/train/data_loader.h"
+#include "lockstep/train/api/data_loader.h"
+#include "lockstep/train/api/phase_times.h"
+#include "lockstep/train/backends/cpu/replica.h"
 #include "lockstep/train/engine/engine_setup.h"
 #include "lockstep/train/engine/evaluator.h"
 #include "lockstep/train/engine/step_account.h"
 #include "lockstep/train/engine/step_requests.h"
-#include "lockstep/train/phase_times.h"
-#include "lockstep/train/replica.h"
 #include "lockstep/train/state/checkpoint_copy.h"
 #include "lockstep/train/state/shared_state.h"
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::train {
 

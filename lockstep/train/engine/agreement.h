@@ -5,8 +5,8 @@
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/nn/model.h"
-#include "lockstep/train/options.h"
-#include "lockstep/train/weight_layout.h"
+#include "lockstep/train/api/options.h"
+#include "lockstep/train/state/weight_layout.h"
 
 namespace lockstep::train {
 

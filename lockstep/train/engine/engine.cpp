@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/nn/torch_errors.h"
 #include "lockstep/train/engine/agreement.h"
-#include "lockstep/train/matching_options.h"
+#include "lockstep/train/recovery/resume_compatibility.h"
 
 namespace lockstep::train {
 namespace {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "lockstep/nn/memory/kept_activations.h"
+#include "lockstep/train/api/memory_use.h"
 #include "lockstep/train/backends/training_backend.h"
 #include "lockstep/train/engine/engine_setup.h"
 #include "lockstep/train/engine/evaluator.h"
-#include "lockstep/train/memory_use.h"
-#include "lockstep/train/recovery.h"
+#include "lockstep/train/recovery/recovery.h"
 #include "lockstep/train/state/checkpoint_copy.h"
 #include "lockstep/train/state/shared_state.h"
 

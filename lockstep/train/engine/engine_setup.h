@@ -6,9 +6,9 @@
 
 #include "lockstep/nn/model.h"
 #include "lockstep/optimizer/optimizer.h"
-#include "lockstep/train/job_layout.h"
-#include "lockstep/train/options.h"
-#include "lockstep/train/task.h"
+#include "lockstep/train/api/options.h"
+#include "lockstep/train/api/task.h"
+#include "lockstep/train/planner/job_layout.h"
 
 namespace lockstep::train {
 

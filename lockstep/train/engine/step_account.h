@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lockstep/optimizer/step_rules.h"
-#include "lockstep/train/leaf_totals.h"
-#include "lockstep/train/train_state.h"
-#include "lockstep/train/weight_layout.h"
+#include "lockstep/train/state/leaf_totals.h"
+#include "lockstep/train/state/train_state.h"
+#include "lockstep/train/state/weight_layout.h"
 
 namespace lockstep::train {
 

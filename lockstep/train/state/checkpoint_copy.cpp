@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lockstep/train/device_times.h"
+#include "lockstep/train/backends/device_times.h"
 
 namespace lockstep::train {
 namespace {

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "lockstep/checkpoint/checkpoint_folder.h"
-#include "lockstep/train/snapshot.h"
 #include "lockstep/train/state/shared_state.h"
-#include "lockstep/train/state_tensors.h"
+#include "lockstep/train/state/snapshot.h"
+#include "lockstep/train/state/state_tensors.h"
 
 namespace lockstep::train {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::train {
 

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "lockstep/comm/sharded_update.h"
-#include "lockstep/train/evaluation.h"
-#include "lockstep/train/leaf_totals.h"
-#include "lockstep/train/memory_use.h"
-#include "lockstep/train/train_state.h"
-#include "lockstep/train/weight_layout.h"
+#include "lockstep/train/api/evaluation.h"
+#include "lockstep/train/api/memory_use.h"
+#include "lockstep/train/state/leaf_totals.h"
+#include "lockstep/train/state/train_state.h"
+#include "lockstep/train/state/weight_layout.h"
 
 namespace lockstep::train {
 

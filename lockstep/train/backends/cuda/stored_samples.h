@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/data/loader/batch.h"
+#include "lockstep/gpu/pictures/device_set.h"
+#include "lockstep/gpu/pictures/picture_maker.h"
+#include "lockstep/gpu/pictures/picture_plan.h"
+#include "lockstep/train/api/fields.h"
+#include "lockstep/train/backends/cuda/device_table.h"
+#include "lockstep/train/backends/gpu/gpu_training.h"
+#include "lockstep/train/backends/stored_set.h"
+
+namespace lockstep::train {
+
+/// Makes the samples of steps on a GPU, from a set that lies there whole: the host decides what
+/// happens to each picture, and sends no more than that.
+///
+/// Two launches at a time, as `GpuInput` has them: decisions are sent for the next one while the
+/// last is under way. One thread at a time.
+class StoredSamples {
+ public:
+  /// Copies the set to a GPU, the current one, and waits until it is there.
+  /// Errors: `Options` for a set that does not fit, or whose samples are of different sizes.
+  StoredSamples(const StoredSet& stored, const GpuInputShape& shape, int device);
+
+  /// Decides about the samples of a batch, which begin with the `first` of a step. What was sent
+  /// for the launch before must have arrived.
+  void send(std::int64_t step, std::int64_t first, const data::Batch& batch, gpu::Stream copies);
+  void hand_over(gpu::Stream stream) const;
+
+  /// The fields of all samples of a step, as a loader would have filled them; `numbers` are those
+  /// of the samples.
+  Fields make(std::int64_t step, const at::Tensor& numbers) const;
+
+ private:
+  /// What pictures take beside the set.
+  struct Pictures {
+    Pictures(const StoredSet& stored, std::size_t field, const GpuInputShape& shape);
+
+    std::size_t field;
+    gpu::PicturePlanner planner;
+    gpu::PictureMaker maker;
+    std::size_t passes_per_step;
+    DeviceTable<gpu::PicturePass> arriving;  ///< by step, then pass, then sample
+    gpu::DeviceMemory arrived;
+  };
+  at::Tensor make_pictures(std::int64_t step, const at::TensorOptions& options) const;
+  at::Tensor gather(std::size_t field, const at::Tensor& numbers) const;
+
+  std::uint64_t seed_;
+  std::int64_t samples_;  ///< of a step
+  gpu::DeviceSet set_;
+  std::optional<Pictures> pictures_;
+};
+
+}  // namespace lockstep::train

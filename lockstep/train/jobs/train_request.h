@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/data/loader/loader.h"
+#include "lockstep/data/sampling/batch_shape.h"
+#include "lockstep/data/sets/catalog.h"
+#include "lockstep/data/transform/presets.h"
+#include "lockstep/nn/model_request.h"
+#include "lockstep/optimizer/optimizer.h"
+#include "lockstep/optimizer/precision.h"
+#include "lockstep/optimizer/schedule.h"
+#include "lockstep/plan/pipeline_schedule.h"
+#include "lockstep/train/api/device_options.h"
+
+namespace lockstep::train {
+
+/// Everything that `lockstep train` is asked for. Free of torch, for whoever reads a command line.
+struct TrainRequest {
+  std::string command = "train";  ///< that error messages name
+
+  // What is trained on what.
+  nn::ModelRequest model;  ///< its picture and classes are those of the data set
+  std::string dataset = "fashion-mnist";
+  data::SetOptions set{};
+  std::optional<data::ImageSize> image_size{};  ///< pictures are resized to it
+  /// The data set whose mean and deviation normalize the pictures; empty: `dataset`.
+  std::string normalize_as{};
+  data::Augment augment = data::Augment::Standard;
+  std::optional<std::int64_t> limit_train{};
+  std::optional<std::int64_t> limit_test{};
+
+  // How much at once. Replicas are the job's, where a launcher set them.
+  std::int64_t batch_size = 64;
+  std::int64_t gradient_accumulation = 1;
+  std::int64_t device_iterations = 1;
+  std::optional<int> replicas{};
+  std::optional<int> threads_per_device{};
+
+  // How a replica is spread over devices. Those are the job's, where a launcher set them.
+  std::optional<int> devices_per_replica{};
+  std::vector<std::string> split{};  ///< blocks that begin a stage; none: the fastest split
+  PipelineSchedule pipeline = PipelineSchedule::OneForwardOneBackward;
+  Recompute recompute = Recompute::None;
+  Overlap overlap = Overlap::On;
+  std::string cache_path{};  ///< plans are kept there; else where the environment says
+
+  // How.
+  std::int64_t epochs = 5;
+  Optimizer optimizer = SGD();
+  Schedule schedule{};
+  double label_smoothing = 0;
+  Precision precision = Precision::P32_32;
+  Half half = Half::BF16;
+  Reduction reduction = Reduction::Mean;
+  ReductionOrder order = ReductionOrder::Ordered;
+  std::uint64_t seed = 0;
+
+  // Where.
+  std::optional<DeviceKind> device{};  ///< unset: GPUs where there are any
+  Fuse fuse = Fuse::Auto;
+  bool deterministic = false;
+  std::int64_t snapshot_every = 8;
+  bool data_on_device = false;
+  GpuTransport gpu_transport = GpuTransport::Auto;
+
+  // Loading.
+  data::LoaderMode loader_mode = data::LoaderMode::Async;
+  std::optional<int> workers{};
+  bool eight_bit_io = false;
+
+  // What outlives a crash.
+  std::string checkpoint_dir{};  ///< empty: none are taken
+  std::string checkpoint_every = "1 epoch";
+  int checkpoint_keep = 2;
+  std::optional<std::string> resume{};  ///< as `Options::resume` takes it
+
+  // What comes of it.
+  std::int64_t eval_every = 1;    ///< epochs; 0: at the end alone
+  std::int64_t digest_every = 0;  ///< optimizer steps; 0: never
+  std::string log_dir{};          ///< digests are written there
+  std::string export_to{};        ///< a weight file
+  std::string summary_file{};     ///< JSON
+  std::string report_file{};      ///< an HTML page about the run
+  std::string trace_file{};       ///< what all threads did, as trace events
+  std::string tensorboard_dir{};  ///< an event file of TensorBoard is written there
+};
+
+/// Weights of a checkpoint: the trained ones, or the average that the optimizer keeps of them.
+enum class CheckpointWeights : std::uint8_t {
+  Auto,  ///< the average if the checkpoint has one, as the tests of the training use it
+  Trained,
+  Average,
+};
+
+constexpr std::string_view name_of(CheckpointWeights weights) noexcept {
+  if (weights == CheckpointWeights::Auto) return "auto";
+  return weights == CheckpointWeights::Trained ? "trained" : "average";
+}
+
+/// What `lockstep eval` is asked for beside a `TrainRequest`, of which it uses model, data, batch
+/// size, replicas, threads, precision, device and loading.
+struct EvaluationRequest {
+  data::Split split = data::Split::Test;      ///< not used for a pack, which is one split
+  std::optional<data::IndexRange> samples{};  ///< of the split; empty: all
+  /// The data set is the one that the checkpoint was trained with. If it is a pack, the test split
+  /// is the pack beside it.
+  bool has_set_of_training = false;
+  std::string checkpoint{};  ///< a checkpoint or a folder of them; empty: `model.init_from` counts
+  CheckpointWeights weights = CheckpointWeights::Auto;
+};
+
+}  // namespace lockstep::train
