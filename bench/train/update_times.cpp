@@ -5,11 +5,11 @@
 
 #include <cmath>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/nn/zoo/zoo.h"
 #include "lockstep/train/backends/cpu/replica.h"
-#include "lockstep/train/backends/device_times.h"
 #include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::bench {
@@ -17,7 +17,6 @@ namespace lockstep::bench {
 using train::LeafTotals;
 using train::Replica;
 using train::StateShape;
-using train::Stopwatch;
 using train::WeightLayout;
 using train::WeightUpdate;
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -100,35 +101,6 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
     std::span<float> sum;  ///< sum of all leaves, divided
   };
 
-  /// The parts of this instance, in ascending order. `*it` reduces a part; dereference an iterator
-  /// once.
-  class Parts {
-   public:
-    class Iterator {
-     public:
-      Iterator(ShardedUpdate& update, std::size_t block) : update_(&update), block_(block) {}
-      Part operator*() const { return update_->part(block_); }
-      Iterator& operator++() {
-        ++block_;
-        return *this;
-      }
-      bool operator==(const Iterator& other) const noexcept { return block_ == other.block_; }
-
-     private:
-      ShardedUpdate* update_;
-      std::size_t block_;
-    };
-
-    Parts(ShardedUpdate& update, std::size_t first, std::size_t end)
-        : begin_(update, first), end_(update, end) {}
-    Iterator begin() const noexcept { return begin_; }
-    Iterator end() const noexcept { return end_; }
-
-   private:
-    Iterator begin_;
-    Iterator end_;
-  };
-
   /// Bytes that all instances of a host need together; `leaves` has the number of leaves of each.
   static std::size_t memory_needed(Shape shape, std::span<const int> leaves, int num_hosts = 1);
   /// The elements that one of `size` instances reduces and updates.
@@ -168,8 +140,13 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   /// Waits until all leaves have arrived, and computes the totals. Errors: `Options` if a leaf of
   /// this instance is missing.
   void reduce(const Reduction& reduction);
-  /// The parts of this instance's slice. The first loop after `reduce` computes their sums.
-  Parts parts();
+  /// The parts of this instance's slice, in ascending order. The first loop after `reduce` computes
+  /// their sums: dereference each iterator once.
+  auto parts() {
+    const auto [begin, end] = my_blocks();
+    return std::views::iota(begin, end) |
+           std::views::transform([this](std::size_t block) { return part(block); });
+  }
   /// The measured values of a block of this instance; `values_per_block` numbers, zero after
   /// `reduce`.
   std::span<double> values_of(std::size_t block);

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/monitor/export/environment_facts.h"
@@ -94,10 +94,6 @@ class TensorBoardCallback final : public Callback {
   std::optional<monitor::TensorBoardLog> log_;
 };
 
-double seconds_since_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 class ReportCallback final : public Callback {
  public:
   explicit ReportCallback(ReportOptions options) : options_(std::move(options)) {}
@@ -139,12 +135,7 @@ class ReportCallback final : public Callback {
       add_results(history.epochs.back(), report);
     }
     report.digest = model.digest();
-    const auto perf = model.perf();
-    report.phases = {{.name = "instance 0",
-                      .seconds = {.data = perf.data.total,
-                                  .compute = perf.compute.total,
-                                  .reduce = perf.reduce.total,
-                                  .idle = perf.idle.total}}};
+    report.phases = {{.name = "instance 0", .seconds = model.perf().seconds()}};
     monitor::write_report(where(), options_.file, report);
   }
 
@@ -186,7 +177,7 @@ class ReportCallback final : public Callback {
 
   monitor::RunReport begun_report() {
     monitor::RunReport report{.title = options_.title};
-    report.written_s = seconds_since_epoch();
+    report.written_s = unix_seconds();
     report.charts = recorder_->charts();
     report.events = monitor::events_of_job(identity_->events_file);
     report.environment = monitor::machine_facts();

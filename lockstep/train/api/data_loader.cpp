@@ -10,7 +10,6 @@
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/gpu/memory.h"
 #include "lockstep/train/backends/batch_tensors.h"
-#include "lockstep/train/backends/stored_set.h"
 #include "lockstep/train/planner/job_layout.h"
 #include "lockstep/train/recovery/loop_position.h"
 

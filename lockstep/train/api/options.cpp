@@ -37,6 +37,20 @@ void Options::check_open(std::string_view setter) const {
               "set all options before they are used, or change a copy");
 }
 
+template <typename Value>
+Options& Options::set(std::string_view setter, Value& member,
+                      const std::type_identity_t<Value>& value) {
+  check_open(setter);
+  member = value;
+  return *this;
+}
+
+Options& Options::set_count(std::string_view setter, std::int64_t& member, std::int64_t count) {
+  check_open(setter);
+  check_at_least_one(setter, count);
+  return set(setter, member, count);
+}
+
 void Options::check_not_launched(std::string_view setter, const std::string& what,
                                  const char* flag) const {
   if (!world_.launched()) return;
@@ -44,7 +58,7 @@ void Options::check_not_launched(std::string_view setter, const std::string& wha
               launchers_hint(flag));
 }
 
-/// Only our own launcher knows the flag.
+/// Only the launcher of lockstep accepts the flag.
 std::string Options::launchers_hint(const std::string& flag) const {
   return world_.launched_by() == topology::LaunchedBy::Lockstep
              ? fmt::format("pass {} to it instead", flag)
@@ -62,17 +76,11 @@ Options& Options::replicas(int count) {
 }
 
 Options& Options::gradient_accumulation(std::int64_t count) {
-  check_open("gradient_accumulation");
-  check_at_least_one("gradient_accumulation", count);
-  gradient_accumulation_ = count;
-  return *this;
+  return set_count("gradient_accumulation", gradient_accumulation_, count);
 }
 
 Options& Options::device_iterations(std::int64_t count) {
-  check_open("device_iterations");
-  check_at_least_one("device_iterations", count);
-  device_iterations_ = count;
-  return *this;
+  return set_count("device_iterations", device_iterations_, count);
 }
 
 Options& Options::threads_per_device(int threads) {
@@ -121,79 +129,54 @@ int Options::devices_per_replica() const {
 }
 
 Options& Options::pipeline(PipelineSchedule schedule) {
-  check_open("pipeline");
-  pipeline_ = schedule;
-  return *this;
+  return set("pipeline", pipeline_, schedule);
 }
 
 Options& Options::device(DeviceKind kind) {
-  check_open("device");
-  device_ = kind;
-  return *this;
+  return set("device", device_, kind);
 }
 
 Options& Options::fuse(Fuse fuse) {
-  check_open("fuse");
-  fuse_ = fuse;
-  return *this;
+  return set("fuse", fuse_, fuse);
 }
 
 Options& Options::deterministic() {
-  check_open("deterministic");
-  is_deterministic_ = true;
-  // cuBLAS gives the same bits where the size of its workspaces is fixed, and asks for it here.
+  set("deterministic", is_deterministic_, true);
+  // cuBLAS computes the same bits only if this variable fixes the size of its workspaces.
   topology::set_for_libraries("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   return *this;
 }
 
 Options& Options::snapshot_every(std::int64_t iterations) {
-  check_open("snapshot_every");
-  check_at_least_one("snapshot_every", iterations);
-  snapshot_every_ = iterations;
-  return *this;
+  return set_count("snapshot_every", snapshot_every_, iterations);
 }
 
 Options& Options::steps_at_once(std::int64_t steps) {
-  check_open("steps_at_once");
-  check_at_least_one("steps_at_once", steps);
-  steps_at_once_ = steps;
-  return *this;
+  return set_count("steps_at_once", steps_at_once_, steps);
 }
 
 Options& Options::gpu_transport(GpuTransport transport) {
-  check_open("gpu_transport");
-  gpu_transport_ = transport;
-  return *this;
+  return set("gpu_transport", gpu_transport_, transport);
 }
 
 Options& Options::data_on_device() {
-  check_open("data_on_device");
-  has_data_on_device_ = true;
-  return *this;
+  return set("data_on_device", has_data_on_device_, true);
 }
 
 Options& Options::recompute(Recompute recompute) {
-  check_open("recompute");
-  recompute_ = recompute;
-  return *this;
+  return set("recompute", recompute_, recompute);
 }
 
 Options& Options::overlap(Overlap overlap) {
-  check_open("overlap");
-  overlap_ = overlap;
-  return *this;
+  return set("overlap", overlap_, overlap);
 }
 
 Options& Options::reduction(Reduction reduction) {
-  check_open("reduction");
-  reduction_ = reduction;
-  return *this;
+  return set("reduction", reduction_, reduction);
 }
 
 Options& Options::reduction_order(ReductionOrder order) {
-  check_open("reduction_order");
-  reduction_order_ = order;
-  return *this;
+  return set("reduction_order", reduction_order_, order);
 }
 
 Options& Options::precision(Precision precision, Half half) {
@@ -218,7 +201,8 @@ Options& Options::loss_scale(double scale) {
 Options& Options::schedule(const Schedule& schedule, std::int64_t epochs) {
   check_open("schedule");
   check_at_least_one("schedule", epochs);
-  // How many steps an epoch has is not known yet: enough that any part of an epoch is some.
+  // The number of steps of an epoch is not known yet. With this many, any part of an epoch has
+  // some.
   check(schedule, {.steps_per_epoch = 1'000'000, .epochs = epochs});
   schedule_ = schedule;
   epochs_ = epochs;
@@ -226,9 +210,7 @@ Options& Options::schedule(const Schedule& schedule, std::int64_t epochs) {
 }
 
 Options& Options::seed(std::uint64_t seed) {
-  check_open("seed");
-  seed_ = seed;
-  return *this;
+  return set("seed", seed_, seed);
 }
 
 Options& Options::output(OutputMode mode, std::int64_t every_n) {
@@ -240,9 +222,7 @@ Options& Options::output(OutputMode mode, std::int64_t every_n) {
 }
 
 Options& Options::cache(const std::filesystem::path& folder) {
-  check_open("cache");
-  cache_ = folder;
-  return *this;
+  return set("cache", cache_, folder);
 }
 
 Options& Options::checkpoints(const CheckpointOptions& checkpoints) {
@@ -258,15 +238,11 @@ Options& Options::checkpoints(const CheckpointOptions& checkpoints) {
 }
 
 Options& Options::resume(const std::string& from) {
-  check_open("resume");
-  resume_ = checkpoint::parse_resume(from);
-  return *this;
+  return set("resume", resume_, checkpoint::parse_resume(from));
 }
 
 Options& Options::watch(const events::Watchers& watchers) {
-  check_open("watch");
-  watchers_ = watchers;
-  return *this;
+  return set("watch", watchers_, watchers);
 }
 
 Options& Options::must_match(const std::string& name, const std::string& value) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,6 @@
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
-#include "lockstep/train/api/device_options.h"
 
 namespace lockstep {
 
@@ -24,91 +24,122 @@ namespace train {
 class LoopPosition;
 }
 
-/// Which of an iteration's optimizer steps `TrainingModel::step` tells about.
-enum class OutputMode : std::uint8_t {
-  Final,  ///< the last one
-  All,
-  Sum,     ///< one entry, in which those of all steps are added up
-  EveryN,  ///< every n-th one
+/// The hardware that computes replicas.
+enum class DeviceKind : std::uint8_t {
+  Cpu,   ///< cores of the host
+  Cuda,  ///< a GPU for each instance, round robin; instances may share a GPU
 };
 
-/// Whether and when checkpoints are taken, and which of them stay.
+/// How many micro-batches a GPU computes as one batch. The results are equal within rounding.
+enum class Fuse : std::uint8_t {
+  Auto,  ///< all of an instance; in deterministic training, all of one replica
+  Off,   ///< one
+};
+
+/// Where the gradients of several instances with GPUs are added.
+enum class GpuTransport : std::uint8_t {
+  Auto,  ///< NCCL if each instance has its own GPU, otherwise the host
+  Host,  ///< in the memory of the hosts, as for CPUs
+  Nccl,  ///< on the GPUs; each instance needs its own GPU
+};
+
+constexpr std::string_view name_of(DeviceKind kind) noexcept {
+  return kind == DeviceKind::Cpu ? "cpu" : "cuda";
+}
+constexpr std::string_view name_of(Fuse fuse) noexcept {
+  return fuse == Fuse::Auto ? "auto" : "off";
+}
+constexpr std::string_view name_of(GpuTransport transport) noexcept {
+  if (transport == GpuTransport::Host) return "host";
+  return transport == GpuTransport::Nccl ? "nccl" : "auto";
+}
+
+/// The optimizer steps of an iteration that `TrainingModel::step` returns.
+enum class OutputMode : std::uint8_t {
+  Final,  ///< the last step
+  All,
+  Sum,     ///< one entry with the sum over all steps
+  EveryN,  ///< every n-th step
+};
+
+/// When checkpoints are taken, and which of them are kept.
 struct CheckpointOptions {
   std::filesystem::path folder;
   std::string every = "1 epoch";    ///< or "500 steps", "10 min"
-  int keep_last = 2;                ///< so many stay
-  std::string best_metric = "acc";  ///< and the one with the greatest value of it; empty: none
+  int keep_last = 2;                ///< number of newest checkpoints that are kept
+  std::string best_metric = "acc";  ///< also keeps the one with the largest value; empty: none
 };
 
-/// How a model is trained: set what you want to be otherwise, hand it over, and it stays so.
+/// Options of a training. Set the options that differ from the default, then make loaders and
+/// models from them.
 ///
-/// A value. The first loader or model that is made from it freezes it: a setter that is called
-/// later throws, because it would change nothing. A copy can be changed again.
+/// A value. The first loader or model that is made from the options freezes them: a later call of a
+/// setter throws, because it would have no effect. A copy can be changed again.
 ///
-/// Errors: `Options` for a number that cannot be meant, for a change after first use, and for what
-/// the launcher has set already.
+/// Errors: `Options` for an invalid number, for a change after the first use, and for an option
+/// that the launcher has set.
 class LOCKSTEP_API Options {
  public:
-  /// For this process, alone or one of many.
+  /// Uses the world of this process: the process alone, or one instance of a job.
   Options();
   explicit Options(World world);
 
-  /// R: replicas of the whole job; 1 unless said otherwise, by you or by the launcher.
+  /// R: replicas of the whole job. Default: 1, or the value of the launcher.
   Options& replicas(int count);
   /// G: micro-batches of an optimizer step.
   Options& gradient_accumulation(std::int64_t count);
   /// D: optimizer steps of one call of `TrainingModel::step`.
   Options& device_iterations(std::int64_t count);
-  /// What computes; CPUs unless said otherwise.
+  /// Default: CPUs.
   Options& device(DeviceKind kind);
   Options& fuse(Fuse fuse);
-  /// On GPUs too, the same bits in every run, for any number of instances on one; slower. CPUs
-  /// always give that.
+  /// Makes GPUs compute the same bits in every run, for any number of instances on a GPU. This is
+  /// slower. CPUs always compute the same bits.
   Options& deterministic();
-  /// On GPUs: launches after which the state is brought to the host's memory. A crash costs as
-  /// many.
+  /// On GPUs: launches between two copies of the state to the memory of the host. A crash loses at
+  /// most this number of launches.
   Options& snapshot_every(std::int64_t iterations);
-  /// On GPUs: optimizer steps of an iteration that are launched together, at the most. What happens
-  /// after a step, as `TrainingModel::on_step`, happens after all of them.
+  /// On GPUs: largest number of optimizer steps of an iteration that are launched together. Their
+  /// results arrive together, so `TrainingModel::on_step` is called after the last one.
   Options& steps_at_once(std::int64_t steps);
   Options& gpu_transport(GpuTransport transport);
-  /// On GPUs: the set that is trained with is kept in the GPU's memory, and samples are made there,
-  /// with the same random decisions. It has to fit.
+  /// On GPUs: keeps the training set in the memory of the GPU, and makes the samples there, with
+  /// the same random decisions. The set must fit.
   Options& data_on_device();
-  /// T: threads that compute a replica; else the machine's cores divided by the replicas.
+  /// T: threads that compute a replica. Default: the cores of the machine divided by the replicas.
   Options& threads_per_device(int threads);
-  /// S: devices over which the blocks of a replica are spread, each with a stage of them; 1 unless
-  /// said otherwise, by you, by `begin_stage` or by the launcher.
+  /// S: devices over which the blocks of a replica are divided, one stage each. Default: 1, or the
+  /// number that `begin_stage` or the launcher sets.
   Options& devices_per_replica(int count);
-  /// A stage begins with this block, as "layer3.8". Call it for each but the first; without any,
-  /// blocks are measured, and the split whose slowest stage is fastest is taken.
+  /// Begins a stage with this block, such as "layer3.8". Call it for each stage except the first.
+  /// Without a call, blocks are measured, and the split whose slowest stage is fastest is used.
   Options& begin_stage(const std::string& block);
   Options& pipeline(PipelineSchedule schedule);
-  /// Less memory for more time.
+  /// Uses less memory and more time.
   Options& recompute(Recompute recompute);
-  /// Between hosts: whether gradients are on their way while others are still computed.
+  /// Between hosts: whether gradients are sent while other gradients are still being computed.
   Options& overlap(Overlap overlap);
   Options& reduction(Reduction reduction);
   Options& reduction_order(ReductionOrder order);
   Options& precision(Precision precision, Half half = Half::BF16);
-  /// What fp16's loss scaling begins with: a power of two.
+  /// The initial scale of fp16's loss scaling: a power of two.
   Options& loss_scale(double scale);
   Options& schedule(const Schedule& schedule, std::int64_t epochs);
   Options& seed(std::uint64_t seed);
   Options& output(OutputMode mode, std::int64_t every_n = 1);
-  /// Where plans are kept; else the launcher's --cache-path, or the user's cache.
+  /// The folder of the plan cache. Default: the launcher's --cache-path, or the cache of the user.
   Options& cache(const std::filesystem::path& folder);
-  /// Checkpoints are taken in the background while the model is trained. SIGUSR1 takes one more,
-  /// and SIGTERM too, after which `TrainingModel::step` throws `Stopped` on every instance.
+  /// Takes checkpoints in the background. SIGUSR1 requests one more. SIGTERM also requests one;
+  /// then `TrainingModel::step` throws `Stopped` on every instance.
   Options& checkpoints(const CheckpointOptions& checkpoints);
-  /// Goes on from the newest whole checkpoint: nothing wants one to be there, "auto" begins where
-  /// there is none, and a path is that of a checkpoint or of a folder of them.
+  /// Continues from the newest complete checkpoint. An empty `from` requires a checkpoint, "auto"
+  /// starts a new run if there is none, and a path names a checkpoint or a folder of checkpoints.
   Options& resume(const std::string& from = {});
-  /// Something else that must be the same when training goes on from a checkpoint.
+  /// Adds a value that must be equal when training continues from a checkpoint.
   Options& must_match(const std::string& name, const std::string& value);
 
-  /// Who looks on while this instance trains: `lockstep monitor`, a trace. They outlive what is
-  /// made from these options, and change nothing of it.
+  /// Sets the observers of this instance, such as `lockstep monitor` and a trace. They must outlive
+  /// all objects that are made from these options, and they do not change the training.
   Options& watch(const events::Watchers& watchers);
 
   const World& world() const noexcept { return world_; }
@@ -123,7 +154,7 @@ class LOCKSTEP_API Options {
   GpuTransport gpu_transport() const noexcept { return gpu_transport_; }
   bool has_data_on_device() const noexcept { return has_data_on_device_; }
   std::optional<int> threads_per_device() const noexcept { return threads_per_device_; }
-  /// Errors: `Options` where stages begin that the launcher has no devices for.
+  /// Errors: `Options` if stages are begun for which the launcher has no devices.
   int devices_per_replica() const;
   const std::vector<std::string>& stage_beginnings() const noexcept { return stage_beginnings_; }
   PipelineSchedule pipeline() const noexcept { return pipeline_; }
@@ -148,11 +179,11 @@ class LOCKSTEP_API Options {
   const events::Watchers& watchers() const noexcept { return watchers_; }
   const std::shared_ptr<train::LoopPosition>& loop_position() const noexcept { return position_; }
 
-  /// From here on it cannot be changed; `user` is named where somebody tries.
+  /// Makes the options read-only. A later setter throws, naming `user`.
   void freeze(std::string_view user) const;
 
  private:
-  /// Who froze it; nobody in a copy.
+  /// The user that froze the options; a copy has none.
   struct Mark {
     Mark() = default;
     Mark(const Mark& /*other*/) noexcept {}
@@ -160,6 +191,10 @@ class LOCKSTEP_API Options {
     std::string user;
   };
   void check_open(std::string_view setter) const;
+  /// Sets a member, for the setter of this name.
+  template <typename Value>
+  Options& set(std::string_view setter, Value& member, const std::type_identity_t<Value>& value);
+  Options& set_count(std::string_view setter, std::int64_t& member, std::int64_t count);
   void check_not_launched(std::string_view setter, const std::string& what, const char* flag) const;
   std::string launchers_hint(const std::string& flag) const;
 

@@ -6,23 +6,46 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/export.h"
-#include "lockstep/train/api/fields.h"
 
 namespace lockstep {
 
-/// What a model is called with, of a micro-batch.
+/// The named fields of some samples, as tensors [samples, …].
+class LOCKSTEP_API Fields {
+ public:
+  void set(std::string name, at::Tensor tensor);
+
+  /// Errors: `Options` for an unknown name, with the known names.
+  const at::Tensor& operator[](std::string_view name) const;
+  bool has(std::string_view name) const noexcept;
+  /// The first field of the dataset.
+  const at::Tensor& front() const;
+  /// Returns some of the samples.
+  Fields part(std::int64_t first, std::int64_t count) const;
+  /// Returns the fields with one tensor replaced.
+  Fields with(std::string_view name, at::Tensor tensor) const;
+  /// Returns the results of `change` under the same names.
+  Fields mapped(const std::function<at::Tensor(const at::Tensor&)>& change) const;
+  /// Number of samples.
+  std::int64_t size() const { return front().size(0); }
+
+ private:
+  std::vector<std::pair<std::string, at::Tensor>> tensors_;
+};
+
+/// Returns the input of the model for a micro-batch.
 using Input = std::function<at::Tensor(const Fields&)>;
 
-/// The mean loss of a micro-batch, of no dimensions: any function of outputs and fields. Those that
-/// are made here also know how to take several micro-batches at once.
+/// The mean loss of a micro-batch, a tensor without dimensions: any function of outputs and fields.
+/// The losses of this header can also compute several micro-batches at once.
 class LOCKSTEP_API Loss {
  public:
   using Mean = std::function<at::Tensor(const at::Tensor& output, const Fields&)>;
-  /// [groups]: the means of equal parts of the samples, in order.
+  /// Returns [groups]: the means over equal parts of the samples, in order.
   using Means =
       std::function<at::Tensor(const at::Tensor& output, const Fields&, std::int64_t groups)>;
 
@@ -35,7 +58,7 @@ class LOCKSTEP_API Loss {
   at::Tensor operator()(const at::Tensor& output, const Fields& fields) const {
     return mean_(output, fields);
   }
-  /// Part by part, where nothing better is known.
+  /// As `Means`. Computes one part after another if the loss has no such function.
   at::Tensor of_groups(const at::Tensor& output, const Fields& fields, std::int64_t groups) const;
 
  private:
@@ -43,33 +66,32 @@ class LOCKSTEP_API Loss {
   Means means_;
 };
 
-/// A number that is shown beside the loss: `scale` times its sum over samples, divided by their
-/// number.
+/// A number that is shown beside the loss: `scale` times its mean over the samples.
 struct Metric {
   std::string name;
-  /// The sum over the samples of a micro-batch, of no dimensions.
+  /// Returns the sum over the samples of a micro-batch, a tensor without dimensions.
   std::function<at::Tensor(const at::Tensor& output, const Fields&)> sum;
   double scale = 1;
 };
 
-/// One field as it is.
+/// Uses one field unchanged.
 LOCKSTEP_API Input input_field(std::string name);
 
-/// For outputs [N, classes] or [N, classes, …] and whole numbers in a field; with smoothing s, the
-/// share s of the truth is spread over all classes.
+/// For outputs [N, classes] or [N, classes, …] and a field of integers. With smoothing s, the share
+/// s of the target is spread over all classes.
 LOCKSTEP_API Loss cross_entropy(std::string field = "label", double smoothing = 0);
 LOCKSTEP_API Loss mean_squared_error(std::string field);
 
-/// How many outputs [N, classes], or [N, classes, …], are largest at the class of the field, in
-/// percent: "acc".
+/// "acc": percentage of outputs [N, classes], or [N, classes, …], that are largest at the class of
+/// the field.
 LOCKSTEP_API Metric accuracy(std::string field = "label");
 
-/// What is to be learned. The defaults are those of telling pictures apart.
+/// The objective of a training. The default is the classification of images.
 struct Task {
-  /// Unset: the field "image", or the first one where there is none.
+  /// Unset: the field "image"; without this field, the first one.
   Input input{};
   Loss loss = cross_entropy();
-  Loss test_loss{};  ///< what an evaluation computes; unset: the loss
+  Loss test_loss{};  ///< for evaluations; unset: the loss
   std::vector<Metric> metrics{accuracy()};
 };
 

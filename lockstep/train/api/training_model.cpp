@@ -7,9 +7,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/monitor/status/status_publisher.h"
 #include "lockstep/nn/model_weights.h"
 #include "lockstep/nn/torch_errors.h"
-#include "lockstep/train/api/publish_status.h"
 #include "lockstep/train/backends/batch_tensors.h"
 #include "lockstep/train/engine/engine.h"
 #include "lockstep/train/planner/planner.h"
@@ -41,7 +41,7 @@ void add(StepResult& sum, const StepResult& step) {
   }
 }
 
-/// A loader made from other options would mix samples of several steps.
+/// A loader that is made from other options would mix the samples of several steps.
 void check_fits(const DataLoader& loader, const Options& options, const train::JobLayout& layout) {
   const auto& shape = loader.shape();
   const auto check = [](const char* what, std::int64_t wanted, std::int64_t found) {
@@ -61,7 +61,28 @@ void check_fits(const DataLoader& loader, const Options& options, const train::J
         loader.buffers());
 }
 
-/// Collects what the output mode asks for, step by step.
+/// Publishes a status page of this process. If no launcher has started the process, only its
+/// options say which replicas and devices it has.
+std::unique_ptr<monitor::StatusPublisher> publish_status(const Options& options,
+                                                         const train::JobLayout& layout) {
+  auto identity = options.world().identity();
+  identity.num_replicas = layout.replicas;
+  identity.local_replicas = layout.local;
+  identity.devices_per_replica = layout.stages;
+  identity.threads_per_device = layout.threads_per_device;
+  identity.device_ids.clear();
+  for (const auto& of_replica : layout.device_of) {
+    for (const int device : of_replica) {
+      identity.device_ids.push_back(layout.device_ids[static_cast<std::size_t>(device)]);
+    }
+  }
+  const auto kind =
+      options.device() == DeviceKind::Cuda ? monitor::DeviceKind::Cuda : monitor::DeviceKind::Cpu;
+  return std::make_unique<monitor::StatusPublisher>(identity,
+                                                    topology::Environment::of_this_process(), kind);
+}
+
+/// Collects the steps that the output mode selects.
 class Collector {
  public:
   explicit Collector(const Options& options) : options_(options) {}
@@ -99,23 +120,23 @@ class Collector {
  private:
   const Options& options_;
   std::vector<StepResult> steps_;
-  StepResult last_;  ///< for EveryN, where there were fewer
+  StepResult last_;  ///< for EveryN, if there were fewer steps
 };
 
 }  // namespace
 
 struct TrainingModel::Impl {
   Options options;
-  std::unique_ptr<nn::Model> model;  ///< until the engine has it
+  std::unique_ptr<nn::Model> model;  ///< moved into the engine
   Optimizer optimizer;
   Task task;
   std::function<void(const std::string&)> tell = [](const std::string& text) { log_warning(text); };
   std::function<void(std::int64_t, const StepResult&)> on_step = [](auto&&...) {};
-  std::unique_ptr<monitor::StatusPublisher> own_status{};  ///< where nobody else publishes one
+  std::unique_ptr<monitor::StatusPublisher> own_status{};  ///< if the program has none
   std::unique_ptr<train::Engine> made{};
   std::optional<plan::Plan> plan{};
   CompileResult compiled{};
-  events::PhaseSeconds told{};  ///< of all steps that the status sink has heard of
+  events::PhaseSeconds told{};  ///< times that the status sink has received
   std::unique_ptr<train::Recovery> recovery{};
 
   void tell_of_steps(const DataLoader::Iteration& iteration, std::int64_t steps,
@@ -126,10 +147,10 @@ struct TrainingModel::Impl {
     return *made;
   }
 
-  /// A program that is an instance is seen by `lockstep monitor` without having to ask for it.
+  /// Publishes a status page for `lockstep monitor`, unless the program has done so.
   void publish(const train::JobLayout& layout) {
     if (options.watchers().status == nullptr && options.world().is_this_process()) {
-      own_status = train::publish_status(options, layout);
+      own_status = publish_status(options, layout);
       if (!own_status->problem().empty()) {
         tell("'lockstep monitor' will not show this training: " + own_status->problem());
       }
@@ -168,7 +189,7 @@ struct TrainingModel::Impl {
     for (const auto& stage : found.plan.stages) kept += stage.kept_bytes;
     engine.prepare({.split = plan::split_of(found.plan), .loader = loader, .kept_bytes = kept});
     plan = std::move(found.plan);
-    plan->available_bytes += plan->shared.total;  // which is taken by now
+    plan->available_bytes += plan->shared.total;  // it is allocated by now
     if (options.world().instance() != 0) return;
     for (const auto& warning : plan::warnings_of(*plan)) tell(warning);
   }
@@ -268,7 +289,7 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   return result;
 }
 
-/// Every instance tells what it did itself, and what the job came to.
+/// Reports the samples and times of this instance, and the results of the job.
 void TrainingModel::Impl::tell_of_steps(const DataLoader::Iteration& iteration, std::int64_t steps,
                                         const StepResult& result) {
   auto* const status = options.watchers().status;
@@ -276,21 +297,14 @@ void TrainingModel::Impl::tell_of_steps(const DataLoader::Iteration& iteration, 
   const auto& loader = *iteration.loader;
   const auto& shape = loader.shape();
   const auto local = static_cast<std::int64_t>(made->layout().local.count);
-  const auto& perf = made->perf();
-  const events::PhaseSeconds now{.data = perf.data.total,
-                                 .compute = perf.compute.total,
-                                 .reduce = perf.reduce.total,
-                                 .idle = perf.idle.total};
+  const auto now = made->perf().seconds();
   status->on({.epoch = iteration.epoch + 1,
               .step = (iteration.number + 1) * shape.device_iterations,
               .steps_of_epoch = loader.steps_per_epoch(),
               .samples = steps * shape.batch_size * shape.gradient_accumulation * local,
               .loss = result.loss,
               .accuracy = result.accuracy,
-              .seconds = {.data = now.data - told.data,
-                          .compute = now.compute - told.compute,
-                          .reduce = now.reduce - told.reduce,
-                          .idle = now.idle - told.idle}});
+              .seconds = now - told});
   told = now;
 }
 
@@ -320,7 +334,7 @@ EpochRange TrainingModel::epochs(int count) {
 }
 
 EpochRange::Iterator EpochRange::begin() const {
-  model_->engine();  // which knows whether it goes on
+  model_->engine();  // begins the recovery
   return {model_, model_->recovery->replay().begin_loop(count_), count_};
 }
 
@@ -400,7 +414,7 @@ at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {
 }
 
 void TrainingModel::save(const std::filesystem::path& path, WeightsKind kind) {
-  auto& engine = impl_->engine();  // which all instances make together
+  auto& engine = impl_->engine();  // all instances create it together
   impl_->options.watchers().enter(events::Phase::Saving);
   if (impl_->options.world().instance() == 0) {
     engine.with_model(kind, [&](nn::Model& model) { nn::save_weights(model, path); });

@@ -14,12 +14,10 @@
 #include "lockstep/nn/module_model.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/plan/plan.h"
-#include "lockstep/train/api/checkpoint_cost.h"
 #include "lockstep/train/api/data_loader.h"
 #include "lockstep/train/api/evaluation.h"
-#include "lockstep/train/api/memory_use.h"
 #include "lockstep/train/api/options.h"
-#include "lockstep/train/api/phase_times.h"
+#include "lockstep/train/api/statistics.h"
 #include "lockstep/train/api/task.h"
 
 namespace lockstep {
@@ -28,42 +26,48 @@ namespace checkpoint {
 struct EpochEntry;
 }
 
-/// A function that makes a module. Holders can be called too, as `torch::nn::Sequential`, and make
-/// none.
+/// A function that makes a module. Holders, such as `torch::nn::Sequential`, can be called, too,
+/// but do not make a module.
 template <typename Make>
 concept MakesModule = !torch::detail::is_module_holder<Make>::value && std::invocable<Make>;
 
 class EpochRange;
 
-/// What goes on from an earlier run, and with what.
+/// The state with which a training began.
 struct ResumeResult {
-  std::int64_t step = 0;  ///< optimizer steps that were made before; 0: it begins
-  /// The checkpoint; empty where it is memory that the launcher has kept.
+  std::int64_t step = 0;  ///< optimizer steps of earlier runs; 0: a new training
+  /// The checkpoint; empty if the state was in memory that the launcher has kept.
   std::filesystem::path checkpoint{};
 };
 
-/// Where a plan came from.
+/// The origin of a plan, on instance 0.
 struct CompileResult {
-  bool is_cached = false;  ///< from an earlier run; known to instance 0
-  std::string key;         ///< under which it is kept: 16 hexadecimal digits; so is this
+  bool is_cached = false;  ///< made by an earlier run
+  std::string key;         ///< of the plan cache: 16 hexadecimal digits
 };
 
 /// A model that is trained by all replicas of the job.
 ///
-/// A module is handed over as a shared pointer or a holder, where it can be cloned, or as a
-/// function that makes one, which is then called for each replica. Its weights are read in place
-/// from the host's one copy while this lives; the module handed over has the trained weights
-/// afterwards.
+///     TrainingModel model(net, options, AdamW({.lr = 1e-3}));
+///     for (const int epoch : model.epochs(5)) {
+///       for (const auto& iteration : loader) model.step(iteration);
+///     }
+///     model.save("net.safetensors");
 ///
-/// All of it trains in training mode. All instances make the same calls in the same order. One
+/// Pass a module as a shared pointer or a holder if it can be cloned, or as a function that makes
+/// one. The function is called for each replica. All replicas of a host share one copy of the
+/// weights. When this object is destroyed, the module that was passed gets the trained weights.
+///
+/// The whole model is in training mode. All instances make the same calls in the same order, on one
 /// thread at a time.
 ///
-/// Where the launcher restarts the job, or options say so, training goes on where it was, with the
-/// bits that it would have had: `epochs` begins with the epoch that was under way. What else the
-/// program has done before it walks through again: steps that were made return at once.
+/// If the launcher restarts the job, or if the options request it, the training continues where an
+/// earlier run ended, with the same bits as without an interruption. `epochs` begins with the
+/// unfinished epoch. The program runs again from its beginning, and `step` returns immediately for
+/// completed steps.
 ///
-/// Errors: `Options` for a model that cannot be trained; `Diverged` where a loss is not finite;
-/// those of collectives and of the loader; `Stopped` where SIGTERM came and a checkpoint was taken.
+/// Errors: `Options` for a model that cannot be trained; `Diverged` if a loss is not finite; those
+/// of collectives and of the loader; `Stopped` after SIGTERM, when a checkpoint has been taken.
 /// After an error only destruction is allowed.
 class LOCKSTEP_API TrainingModel {
  public:
@@ -85,34 +89,37 @@ class LOCKSTEP_API TrainingModel {
   TrainingModel(TrainingModel&&) noexcept;
   ~TrainingModel();
 
-  /// Hears of what a user should know; else instance 0 writes it to standard error.
+  /// Sets the function that receives warnings. By default instance 0 prints them to stderr.
   void tell(std::function<void(const std::string&)> listener);
 
-  /// Hears of each optimizer step, counted from 1, on every instance.
+  /// Sets the function that receives the result of each optimizer step, on every instance. Steps
+  /// count from 1.
   void on_step(std::function<void(std::int64_t step, const StepResult&)> listener);
 
-  /// Meets the other instances and shares the weights; else the first call that needs it does.
+  /// Connects to the other instances and broadcasts the weights. The first operation that needs the
+  /// connection calls this function implicitly.
   void compile();
 
-  /// The same, and decides all that training with this loader needs: measures the blocks of the
-  /// model, unless a plan for just this is kept from an earlier run. Else the first step does.
-  /// `on_block` hears, on instance 0, of blocks that are measured.
+  /// Also makes the plan for training with this loader. Measures the blocks of the model, unless
+  /// the cache has the plan. The first step calls this function implicitly. `on_block` is called on
+  /// instance 0 for each measured block.
   ///
-  /// Errors: `Options` for stages that cannot be.
+  /// Errors: `Options` for an impossible split into stages.
   CompileResult compile(
       DataLoader& loader,
       const std::function<void(int done, int total)>& on_block = [](int, int) {});
 
-  /// What was decided. Errors: `Options` before `compile(loader)` or the first step.
+  /// Errors: `Options` before `compile(loader)` or the first step.
   const plan::Plan& plan() const;
 
-  /// D optimizer steps on every replica.
+  /// Runs D optimizer steps on every replica.
   IterationResult step(const DataLoader::Iteration& iteration);
 
-  /// Of the epoch that the last step was of, so far.
+  /// Running means over the current epoch.
   StepResult epoch_so_far();
 
-  /// Over a whole set, every sample once. `on_batch` hears how many of this instance are done.
+  /// Evaluates every sample of a set once. `on_batch` receives the number of batches that this
+  /// instance has evaluated.
   StepResult evaluate(
       EvaluationLoader& loader, WeightsKind kind = WeightsKind::Trained,
       const std::function<void(std::int64_t done)>& on_batch = [](auto) {});
@@ -127,21 +134,21 @@ class LOCKSTEP_API TrainingModel {
       WeightsKind kind = WeightsKind::Trained,
       const std::function<void(std::int64_t done)>& on_batch = [](auto) {});
 
-  /// What the model makes of an input, without learning from it; each instance for itself, once
-  /// all have compiled.
+  /// Returns the output for an input. Instances call it independently of each other, after all have
+  /// compiled.
   at::Tensor predict(const at::Tensor& input, WeightsKind kind = WeightsKind::Trained);
 
-  /// Writes or reads a weight file, as `nn/model_weights.h` does. Instance 0 does it for all; after
-  /// `load` the optimizer begins anew.
+  /// Writes or reads a weight file (`nn/model_weights.h`) on instance 0. `load` sends the weights
+  /// to all instances, and resets the optimizer.
   void save(const std::filesystem::path& path, WeightsKind kind = WeightsKind::Trained);
   void load(const std::filesystem::path& path);
 
-  /// 16 hexadecimal digits that are equal where all weights and buffers are.
+  /// A hash of all weights and buffers: 16 hexadecimal digits.
   std::string digest(WeightsKind kind = WeightsKind::Trained);
-  /// The same for each tensor, by name.
+  /// The hash of each tensor, by name.
   std::vector<std::pair<std::string, std::string>> digests();
 
-  /// Where the time of this instance's steps went.
+  /// The times of the steps of this instance.
   PerfCounters perf() const;
   void reset_perf();
 
@@ -151,14 +158,14 @@ class LOCKSTEP_API TrainingModel {
   int threads_per_device();
   MemoryUse memory();
 
-  /// 1, 2, …, count: `for (int epoch : model.epochs(5))`. A run that goes on begins with the epoch
-  /// that is not finished. One is when the loop asks for the next: evaluate it before.
+  /// The epochs 1, 2, …, count. A resumed run begins with the unfinished epoch. An epoch is
+  /// finished when the loop requests the next one, so evaluate the epoch before.
   EpochRange epochs(int count);
 
-  /// Meets the other instances, and tells what it goes on from.
+  /// Connects to the other instances, and returns the state with which the training began.
   ResumeResult resumed();
-  /// Takes a checkpoint, and returns when it is on disk, or false where it could not be written,
-  /// which is also told. Options have to name a folder.
+  /// Takes a checkpoint, and returns when it is on disk. Returns false, after a warning, if it
+  /// could not be written. The options must name a folder.
   bool checkpoint();
   CheckpointCost checkpoint_cost() const;
 
@@ -167,14 +174,14 @@ class LOCKSTEP_API TrainingModel {
   friend class Trainer;
   struct LOCKSTEP_INTERNAL Impl;
 
-  /// For the history of a `Trainer`, which goes with checkpoints.
+  /// The history of a `Trainer`, which is part of the checkpoints.
   void remember(const checkpoint::EpochEntry& entry);
   std::vector<checkpoint::EpochEntry> resumed_history() const;
 
   std::unique_ptr<Impl> impl_;
 };
 
-/// The epochs of a training that are not done yet. Made by `TrainingModel::epochs`.
+/// The unfinished epochs of a training. Made by `TrainingModel::epochs`.
 class LOCKSTEP_API EpochRange {
  public:
   class Iterator {

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/transform/transform.h"
+#include "lockstep/gpu/pictures/picture_plan.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/scalar_types.h"
 
@@ -28,17 +29,32 @@ at::Tensor example_of(const data::Field& field, std::int64_t samples) {
   return at::isFloatingType(type) ? at::rand(shape).to(type) : at::zeros(shape, type);
 }
 
-/// The arithmetic of ToTensor and Normalize, for each of the 256 values once.
-std::array<float, 256> table_for(float mean, float deviation, bool normalizes) {
+/// The results of ToTensor and Normalize for all 8-bit values of a channel.
+std::array<float, 256> table_for(const std::optional<data::Normalize>& normalize,
+                                 std::size_t channel) {
   std::array<float, 256> table{};
   for (std::size_t value = 0; value < table.size(); ++value) {
-    const float scaled = static_cast<float>(value) / 255.0F;
-    table[value] = normalizes ? (scaled - mean) / deviation : scaled;
+    table[value] = static_cast<float>(value) / 255.0F;
+    if (!normalize) continue;
+    table[value] = (table[value] - normalize->mean[channel]) / normalize->deviation[channel];
   }
   return table;
 }
 
 }  // namespace
+
+std::optional<std::size_t> StoredSet::picture() const {
+  if (!pipeline) return std::nullopt;
+  return data::position_of(image_field, set->fields());
+}
+
+std::vector<data::Field> StoredSet::fields() const {
+  auto fields = set->fields();
+  if (const auto at = picture()) {
+    fields[*at] = gpu::PicturePlanner(*pipeline, fields[*at]).output_field();
+  }
+  return fields;
+}
 
 BatchTensors::BatchTensors(std::string image, const data::Field& stored,
                            const std::optional<data::Pipeline>& pipeline) {
@@ -49,12 +65,9 @@ BatchTensors::BatchTensors(std::string image, const data::Field& stored,
              .layout = pipeline->output.layout,
              .normalize = transform.left_to_device()};
   if (format_->type != DataType::U8) return;
-  const auto& normalize = format_->normalize;
   const auto channels = static_cast<std::size_t>(stored.shape[2]);
   for (std::size_t channel = 0; channel < channels; ++channel) {
-    tables_.push_back(normalize
-                          ? table_for(normalize->mean[channel], normalize->deviation[channel], true)
-                          : table_for(0, 1, false));
+    tables_.push_back(table_for(format_->normalize, channel));
   }
 }
 
@@ -77,7 +90,7 @@ Fields BatchTensors::operator()(const data::Batch& batch) const {
 }
 
 Fields BatchTensors::example(const std::vector<data::Field>& fields, std::int64_t samples) const {
-  // What they are is nobody's business but the measurement's.
+  // Only the measurement of blocks uses these values.
   const nn::RandomScope scope(nn::making_key(0));
   Fields example;
   for (const auto& field : fields) {
@@ -98,7 +111,7 @@ at::Tensor BatchTensors::picture(const at::Tensor& values) const {
   return tables_.empty() ? values.to(at::kFloat).permute({0, 3, 1, 2}) : normalized(values);
 }
 
-/// Of pixels [N, height, width, channels].
+/// `pixels` are [N, height, width, channels].
 at::Tensor BatchTensors::normalized(const at::Tensor& pixels) const {
   auto out = at::empty(pixels.sizes(), at::kFloat);
   const auto* in = pixels.data_ptr<std::uint8_t>();

@@ -3,12 +3,21 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/train/backends/batch_source.h"
-#include "lockstep/train/backends/device_times.h"
 #include "lockstep/train/backends/training_backend.h"
 #include "lockstep/train/engine/step_backend.h"
 
 namespace lockstep::train {
+
+/// Times of one device in one step, in seconds.
+struct DeviceTimes {
+  double data = 0;  ///< waiting for batches
+  double compute = 0;
+  double reduce = 0;
+  std::vector<StageCounters> stages{};
+  events::SpanSink* spans = nullptr;  ///< receives the spans of the device's thread
+};
 
 /// The part of a backend that sums the leaves and updates the state in the memory of the host. The
 /// derived classes compute the leaves.

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/train/api/fields.h"
 #include "lockstep/train/api/task.h"
 
 namespace lockstep::train {

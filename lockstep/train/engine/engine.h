@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "lockstep/nn/memory/kept_activations.h"
-#include "lockstep/train/api/memory_use.h"
+#include "lockstep/train/api/statistics.h"
 #include "lockstep/train/backends/training_backend.h"
-#include "lockstep/train/engine/engine_setup.h"
 #include "lockstep/train/engine/evaluator.h"
 #include "lockstep/train/recovery/recovery.h"
 #include "lockstep/train/state/checkpoint_copy.h"

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "lockstep/optimizer/step_rules.h"
-#include "lockstep/train/state/leaf_totals.h"
-#include "lockstep/train/state/train_state.h"
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/train/state/leaf_totals.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

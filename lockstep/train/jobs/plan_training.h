@@ -6,7 +6,7 @@
 #include "lockstep/events/callback.h"
 #include "lockstep/launch/place/job_plan.h"
 #include "lockstep/plan/plan.h"
-#include "lockstep/train/api/memory_use.h"
+#include "lockstep/train/api/statistics.h"
 #include "lockstep/train/jobs/train_request.h"
 
 namespace lockstep::train {

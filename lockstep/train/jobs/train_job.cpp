@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_facts.h"
 #include "lockstep/train/api/callback.h"
@@ -17,10 +18,6 @@
 
 namespace lockstep::train {
 namespace {
-
-double unix_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// Writes the digests of all weights after every N optimizer steps.
 class DigestCallback final : public Callback {
@@ -70,7 +67,7 @@ class SummaryCallback final : public Callback {
  public:
   void on_step(std::int64_t /*step*/, const StepResult& /*result*/,
                TrainingModel& /*model*/) override {
-    last_step_unix_s = unix_time();
+    last_step_unix_s = unix_seconds();
     if (first_step_unix_s != 0) return;
     first_step_unix_s = last_step_unix_s;
     time_to_first_step_s = process_age();
@@ -177,11 +174,7 @@ class TrainJob {
   /// The time that each instance spent in each phase.
   std::vector<events::PhaseSeconds> seconds_by_instance() {
     static_assert(sizeof(events::PhaseSeconds) == 4 * sizeof(double));
-    const auto perf = model_->perf();
-    const events::PhaseSeconds mine{.data = perf.data.total,
-                                    .compute = perf.compute.total,
-                                    .reduce = perf.reduce.total,
-                                    .idle = perf.idle.total};
+    const auto mine = model_->perf().seconds();
     std::vector<events::PhaseSeconds> all(
         static_cast<std::size_t>(options_.world().num_instances()));
     options_.world().all_gather({&mine, 4, DataType::F64, "time shares"},
@@ -192,12 +185,7 @@ class TrainJob {
   /// The mean over the instances.
   static TimeShares time_shares(const std::vector<events::PhaseSeconds>& instances) {
     events::PhaseSeconds sum;
-    for (const auto& seconds : instances) {
-      sum.data += seconds.data;
-      sum.compute += seconds.compute;
-      sum.reduce += seconds.reduce;
-      sum.idle += seconds.idle;
-    }
+    for (const auto& seconds : instances) sum += seconds;
     const auto all = std::max(sum.data + sum.compute + sum.reduce + sum.idle, 1e-9);
     return {.data = sum.data / all,
             .compute = sum.compute / all,

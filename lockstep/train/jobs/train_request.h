@@ -15,7 +15,7 @@
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/schedule.h"
 #include "lockstep/plan/pipeline_schedule.h"
-#include "lockstep/train/api/device_options.h"
+#include "lockstep/train/api/options.h"
 
 namespace lockstep::train {
 

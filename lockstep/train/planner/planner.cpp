@@ -21,10 +21,8 @@
 #include "lockstep/topology/cache_folder.h"
 #include "lockstep/train/backends/batch_tensors.h"
 #include "lockstep/train/planner/job_layout.h"
-#include "lockstep/train/state/leaf_totals.h"
 #include "lockstep/train/state/shared_state.h"
-#include "lockstep/train/state/train_state.h"
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 namespace {

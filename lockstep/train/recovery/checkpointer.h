@@ -12,8 +12,8 @@
 #include "lockstep/checkpoint/background_writer.h"
 #include "lockstep/checkpoint/interval.h"
 #include "lockstep/events/event_log.h"
-#include "lockstep/train/api/checkpoint_cost.h"
 #include "lockstep/train/api/options.h"
+#include "lockstep/train/api/statistics.h"
 #include "lockstep/train/state/snapshot.h"
 
 namespace lockstep::train {

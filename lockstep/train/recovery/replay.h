@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "lockstep/train/recovery/loop_position.h"
-#include "lockstep/train/state/train_state.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lockstep/train/backends/device_times.h"
+#include "lockstep/base/clock.h"
 
 namespace lockstep::train {
 namespace {

@@ -7,10 +7,8 @@
 
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/train/api/evaluation.h"
-#include "lockstep/train/api/memory_use.h"
-#include "lockstep/train/state/leaf_totals.h"
-#include "lockstep/train/state/train_state.h"
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/api/statistics.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

@@ -8,8 +8,7 @@
 #include "lockstep/nn/model.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/train/state/snapshot.h"
-#include "lockstep/train/state/train_state.h"
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/state/state_layout.h"
 #include "lockstep/weights/match.h"
 #include "lockstep/weights/tensor_set.h"
 

@@ -7,8 +7,7 @@
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/optimizer/optimizer.h"
 #include "lockstep/optimizer/step_rules.h"
-#include "lockstep/train/state/leaf_totals.h"
-#include "lockstep/train/state/train_state.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

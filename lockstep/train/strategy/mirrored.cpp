@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/train/strategy/mirrored_tensors.h"
-#include "lockstep/train/strategy/reduce_tensors.h"
 #include "lockstep/train/strategy/replica_group.h"
 
 namespace lockstep {

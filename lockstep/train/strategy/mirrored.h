@@ -10,7 +10,6 @@
 
 #include "lockstep/base/export.h"
 #include "lockstep/comm/reduce_op.h"
-#include "lockstep/train/strategy/replica_context.h"
 
 namespace lockstep {
 namespace train {
@@ -18,18 +17,25 @@ class MirroredTensors;
 class ReplicaGroup;
 }  // namespace train
 
+/// The replica on which a function of `Strategy::run` runs.
+struct ReplicaContext {
+  int replica = 0;               ///< among all replicas of the job, from 0
+  int local = 0;                 ///< among the replicas of this instance, from 0
+  int num_replicas_in_sync = 1;  ///< R
+};
+
 /// A module that is the same on every replica of the job; made by `Scope::module`.
 ///
-/// Each local replica has a module of its own, over one copy of the parameters. A handle: copies
-/// refer to the same.
+/// Each local replica has its own module. The modules share one copy of the parameters. A handle:
+/// copies refer to the same modules.
 template <typename Module>
 class Mirrored {
  public:
-  /// That of a replica, within `Strategy::run`.
+  /// The module of a replica, within `Strategy::run`.
   Module& operator[](const ReplicaContext& replica) const {
     return *modules_.at(static_cast<std::size_t>(replica.local));
   }
-  /// That of the first local replica: to look at, outside of `run`.
+  /// The module of the first local replica, to read outside of `run`.
   const std::shared_ptr<Module>& module() const noexcept { return modules_.front(); }
 
  private:
@@ -42,15 +48,15 @@ class Mirrored {
   std::shared_ptr<train::MirroredTensors> tensors_;
 };
 
-/// A tensor to learn that is the same on every replica of the job; made by `Scope::variable`. A
-/// handle: copies refer to the same.
+/// A trainable tensor that is the same on every replica of the job; made by `Scope::variable`. A
+/// handle: copies refer to the same tensor.
 class MirroredVariable {
  public:
-  /// That of a replica, with a gradient of its own, within `Strategy::run`.
+  /// The tensor of a replica, with its own gradient, within `Strategy::run`.
   const at::Tensor& operator[](const ReplicaContext& replica) const {
     return leaves_.at(static_cast<std::size_t>(replica.local));
   }
-  /// Its value, without a gradient.
+  /// The value, without a gradient.
   at::Tensor value() const { return leaves_.front().detach(); }
 
  private:
@@ -62,18 +68,18 @@ class MirroredVariable {
   std::shared_ptr<train::MirroredTensors> tensors_;
 };
 
-/// A number, or several, of which each replica has its own, as how many samples it has seen;
-/// whoever reads it as a whole has it reduced. Made by `Scope::on_read`. A handle: copies refer to
-/// the same.
+/// Numbers of which each replica has its own, such as the number of its samples. Reading them
+/// reduces them over all replicas. Made by `Scope::on_read`. A handle: copies refer to the same
+/// numbers.
 class LOCKSTEP_API OnRead {
  public:
-  /// That of a replica, to change within `Strategy::run`.
+  /// The numbers of a replica, to change within `Strategy::run`.
   at::Tensor& operator[](const ReplicaContext& replica) const {
     return values_->at(static_cast<std::size_t>(replica.local));
   }
-  /// Over all replicas of the job. Every instance reads it at the same point.
+  /// Reduces over all replicas of the job. Every instance calls it at the same point.
   at::Tensor read() const;
-  /// Every replica has its first value again.
+  /// Sets the numbers of every replica to the initial value.
   void reset();
 
  private:
@@ -86,23 +92,24 @@ class LOCKSTEP_API OnRead {
   std::shared_ptr<std::vector<at::Tensor>> values_;
 };
 
-/// An optimizer of libtorch's that sees the gradients of all replicas: made by `Scope::optimizer`.
+/// An optimizer of libtorch that receives the gradients of all replicas; made by
+/// `Scope::optimizer`.
 ///
-/// Gradients are added up along the tree over replicas, or averaged where the options say so
-/// (`Options::reduction`, the mean by default); then each instance makes the same update of its
-/// copy. So the bits are a matter of replicas, not of instances.
+/// Gradients are added along the tree over replicas, or averaged (`Options::reduction`, by default
+/// the mean). Then each instance makes the same update of its copy. The bits depend on the number
+/// of replicas, not on the number of instances.
 ///
-/// Outside of `Strategy::run`. Every instance makes the same calls in the same order.
+/// Use it outside of `Strategy::run`. Every instance makes the same calls in the same order.
 class LOCKSTEP_API MirroredOptimizer {
  public:
-  /// Takes the gradients that replicas have, combines them and changes the variables. Gradients are
-  /// gone afterwards. Buffers that a replica has changed become the mean over all.
-  /// Errors: `Options` for a gradient that is sparse, for buffers of whole numbers that differ
-  /// between replicas, and for a module that replaces its tensors; those of collectives.
+  /// Combines the gradients of all replicas, updates the variables, and resets the gradients.
+  /// Buffers that a replica has changed become the mean over all replicas.
+  /// Errors: `Options` for a sparse gradient, for integer buffers that differ between replicas, and
+  /// for a module that replaces its tensors; those of collectives.
   void step();
-  /// Forgets gradients that no step has taken.
+  /// Resets the gradients without an update.
   void zero_grad();
-  /// To change a learning rate, for example; every instance alike.
+  /// The optimizer, for example to change its learning rate. All instances must change it alike.
   torch::optim::Optimizer& optimizer() noexcept { return *optimizer_; }
 
  private:

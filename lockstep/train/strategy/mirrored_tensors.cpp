@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/nn/scalar_types.h"
 #include "lockstep/train/backends/cpu/replica.h"
-#include "lockstep/train/state/leaf_totals.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/nn/model.h"
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/state/state_layout.h"
 #include "lockstep/train/strategy/replica_group.h"
 
 namespace lockstep::train {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "lockstep/comm/buffer.h"
 #include "lockstep/comm/reduce_op.h"
@@ -10,51 +13,46 @@
 #include "lockstep/train/api/options.h"
 #include "lockstep/train/backends/device_threads.h"
 #include "lockstep/train/planner/job_layout.h"
-#include "lockstep/train/strategy/replica_context.h"
+#include "lockstep/train/strategy/mirrored.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-namespace train {
-
-/// The replicas of this instance as something that functions are run on, and their place among all
-/// of the job: what strategies are made of.
+/// The replicas of this instance, on which a strategy runs functions, and their place among all
+/// replicas of the job.
 ///
-/// Every instance makes the same calls in the same order. One thread at a time.
-///
-/// Errors: what goes wrong here is told to the other instances, so that they do not wait; after it
-/// only destruction is allowed.
+/// Every instance makes the same calls in the same order, on one thread at a time. An error is
+/// reported to the other instances, so that they do not wait. After it only destruction is allowed.
 class ReplicaGroup {
  public:
-  /// Takes a copy of the options; instances that nobody told how many threads a device has meet.
-  /// Errors: `Unavailable` where a GPU is asked for.
+  /// Copies the options. If no launcher has set the threads per device, the instances agree on
+  /// them. Errors: `Unavailable` for a GPU.
   explicit ReplicaGroup(const Options& options);
 
   const Options& options() const noexcept { return options_; }
   int num_replicas() const noexcept { return layout_.replicas; }
   const topology::ReplicaRange& local() const noexcept { return layout_.local; }
 
-  /// Runs `work` for each local replica, those of different devices at the same time. What it draws
-  /// at random is of the seed, the replica and the number of the call.
+  /// Runs `work` for each local replica, in parallel on different devices. Random numbers are a
+  /// function of the seed, the replica and the number of the call.
   void run(const std::function<void(const ReplicaContext&)>& work);
 
-  /// Runs `work` once, with the threads of one device, whose number bits may depend on. What it
-  /// throws is for `guarded`.
+  /// Runs `work` once, with the threads of one device, because bits may depend on their number. The
+  /// caller handles its errors with `guarded`.
   void run_alone(const std::function<void()>& work);
 
-  /// Combines what each local replica brings, in order, with all others of the job, along the tree
-  /// over replicas.
+  /// Combines the leaves of the local replicas, in order, with those of all other replicas, along
+  /// the tree over replicas.
   void reduce(std::span<const comm::ConstBuffer> leaves, const comm::Buffer& result,
               comm::ReduceOp op);
 
-  /// Everybody gets what instance 0 has.
+  /// Sends the buffer of instance 0 to all instances.
   void broadcast(const comm::Buffer& buffer);
 
-  /// What the constructors of the next module draw from: apart from every run, and from the modules
-  /// before it.
+  /// The random key for the constructors of the next module. Runs and other modules use other keys.
   nn::DrawKey next_module_key() noexcept;
 
-  /// Tells the other instances of what `action` throws; what libtorch throws becomes an `Error`
-  /// that `where` begins.
+  /// Runs `action`, and reports its error to the other instances. An error of libtorch becomes an
+  /// `Error` that begins with `where`.
   void guarded(const char* where, const std::function<void()>& action);
 
  private:
@@ -65,5 +63,16 @@ class ReplicaGroup {
   std::uint32_t modules_ = 0;
 };
 
-}  // namespace train
-}  // namespace lockstep
+/// Throws `Options`, beginning with `where`, unless a collective can combine the tensor: it must
+/// have numbers in the memory of the host.
+void check_numbers(const char* where, const at::Tensor& tensor);
+
+/// Throws `Options`, beginning with `where`, for a mean of integers, which would be rounded.
+void check_mean(const char* where, comm::ReduceOp op, DataType type);
+
+/// Combines one tensor of each local replica with those of all other replicas. The caller handles
+/// errors with `ReplicaGroup::guarded`. Errors: `Options` for different types or shapes.
+at::Tensor reduce_tensors(const char* where, ReplicaGroup& group, comm::ReduceOp op,
+                          const std::vector<at::Tensor>& values);
+
+}  // namespace lockstep::train

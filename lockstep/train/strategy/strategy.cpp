@@ -10,7 +10,6 @@
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/scalar_types.h"
 #include "lockstep/train/strategy/mirrored_tensors.h"
-#include "lockstep/train/strategy/reduce_tensors.h"
 #include "lockstep/train/strategy/replica_group.h"
 
 namespace lockstep {

@@ -16,7 +16,6 @@
 #include "lockstep/nn/module_model.h"
 #include "lockstep/train/api/options.h"
 #include "lockstep/train/strategy/mirrored.h"
-#include "lockstep/train/strategy/replica_context.h"
 
 namespace lockstep {
 

@@ -9,11 +9,9 @@
 #include "lockstep/base/data_type.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/plan/stage_split.h"
-#include "lockstep/train/api/fields.h"
 #include "lockstep/train/api/task.h"
 #include "lockstep/train/backends/replica_result.h"
-#include "lockstep/train/state/leaf_totals.h"
-#include "lockstep/train/state/train_state.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

@@ -7,7 +7,6 @@
 #include "lockstep/data/loader/batch.h"
 #include "lockstep/plan/pipeline_schedule.h"
 #include "lockstep/plan/stage_split.h"
-#include "lockstep/train/api/fields.h"
 #include "lockstep/train/api/task.h"
 #include "lockstep/train/backends/cpu/stage.h"
 #include "lockstep/train/backends/replica_result.h"

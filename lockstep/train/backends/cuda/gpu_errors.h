@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/topology/placement.h"
-#include "lockstep/train/api/device_options.h"
+#include "lockstep/train/api/options.h"
 
 namespace lockstep::train {
 

@@ -5,8 +5,7 @@
 #include <cstddef>
 
 #include "lockstep/base/data_type.h"
-#include "lockstep/train/state/train_state.h"
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

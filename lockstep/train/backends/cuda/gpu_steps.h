@@ -17,9 +17,9 @@
 #include "lockstep/gpu/update/update.h"
 #include "lockstep/train/backends/cuda/captured_work.h"
 #include "lockstep/train/backends/cuda/device_table.h"
-#include "lockstep/train/backends/cuda/gpu_download.h"
 #include "lockstep/train/backends/cuda/gpu_errors.h"
 #include "lockstep/train/backends/cuda/gpu_leaves.h"
+#include "lockstep/train/backends/cuda/gpu_transfers.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
 
 namespace lockstep::train {

@@ -9,10 +9,10 @@
 #include "lockstep/gpu/pictures/device_set.h"
 #include "lockstep/gpu/pictures/picture_maker.h"
 #include "lockstep/gpu/pictures/picture_plan.h"
-#include "lockstep/train/api/fields.h"
+#include "lockstep/train/api/task.h"
+#include "lockstep/train/backends/batch_tensors.h"
 #include "lockstep/train/backends/cuda/device_table.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
-#include "lockstep/train/backends/stored_set.h"
 
 namespace lockstep::train {
 

@@ -8,8 +8,7 @@
 #include "lockstep/nn/compute_threads.h"
 #include "lockstep/nn/torch_errors.h"
 #include "lockstep/train/backends/batch_tensors.h"
-#include "lockstep/train/backends/gpu/gpu_group.h"
-#include "lockstep/train/backends/gpu/gpu_memory.h"
+#include "lockstep/train/backends/gpu/gpu_passes.h"
 
 namespace lockstep::train {
 namespace {
@@ -93,11 +92,16 @@ void GpuSession::prepare(const TrainingBackend::Preparation& preparation, std::i
   const auto chosen = choose_passes(input, options.fuse(), passes == Passes::ByReplica,
                                     groups_that_fit(demand, memory));
   warn_of_memory(gpu_memory(demand, chosen.front().groups()).total(), memory);
+  const int leaves = count_leaves(chosen);
+  std::vector<int> leaves_of_all(static_cast<std::size_t>(context_.communicator().size()));
+  context_.communicator().all_gather(
+      {&leaves, 1, DataType::I32, "leaves"},
+      {leaves_of_all.data(), std::ssize(leaves_of_all), DataType::I32, "leaves"});
   gpu_->prepare({.input = input,
                  .samples = demand.samples,
                  .fuse = options.fuse(),
                  .passes = chosen,
-                 .leaves = leaves_of_all(context_.communicator(), count_leaves(chosen))});
+                 .leaves = std::move(leaves_of_all)});
   if (auto* const status = options.watchers().status) {
     const auto free = gpu::describe_device(gpu).free_bytes;
     status->note_device_memory(std::max<std::int64_t>(0, memory - free));

@@ -17,45 +17,15 @@
 #include "lockstep/optimizer/precision.h"
 #include "lockstep/optimizer/step_rules.h"
 #include "lockstep/topology/placement.h"
-#include "lockstep/train/api/device_options.h"
 #include "lockstep/train/api/evaluation.h"
-#include "lockstep/train/api/fields.h"
+#include "lockstep/train/api/options.h"
 #include "lockstep/train/api/task.h"
-#include "lockstep/train/backends/batch_tensors.h"
+#include "lockstep/train/backends/gpu/gpu_passes.h"
 #include "lockstep/train/backends/replica_result.h"
-#include "lockstep/train/backends/stored_set.h"
 #include "lockstep/train/engine/step_backend.h"
-#include "lockstep/train/state/train_state.h"
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
-
-/// Micro-batches that a GPU computes as one batch. Those of one replica follow each other.
-struct GpuPass {
-  int first_replica = 0;
-  int replicas = 1;
-  std::int64_t first_micro_batch = 0;  ///< 0 unless the pass has a part of one replica's
-  std::int64_t micro_batches = 1;      ///< of each replica
-
-  std::int64_t groups() const noexcept { return replicas * micro_batches; }
-  bool operator==(const GpuPass&) const = default;
-};
-
-/// The samples of the steps that are on a GPU at once.
-struct GpuInputShape {
-  topology::ReplicaRange replicas{};  ///< of this instance
-  std::int64_t micro_batches = 1;     ///< G
-  std::int64_t batch_size = 1;        ///< B
-  std::int64_t steps = 1;
-
-  std::int64_t samples_per_step() const noexcept {
-    return replicas.count * micro_batches * batch_size;
-  }
-};
-
-/// The passes of a step, in order. `most_groups` micro-batches fit a pass.
-std::vector<GpuPass> choose_passes(const GpuInputShape& input, Fuse fuse, bool is_deterministic,
-                                   std::int64_t most_groups);
 
 /// How an instance trains on its GPU, with every option decided.
 struct GpuSetup {
@@ -64,8 +34,8 @@ struct GpuSetup {
   const Optimizer& optimizer;
   const Task& task;
   int device = 0;
-  DataType compute = DataType::F32;    ///< what the model computes in
-  DataType leaf_type = DataType::F32;  ///< what gradients are rounded to
+  DataType compute = DataType::F32;    ///< the model computes in this type
+  DataType leaf_type = DataType::F32;  ///< gradients are rounded to this type
   int replicas = 1;                    ///< R, of the job
   std::int64_t divisor = 1;            ///< of summed gradients
   optimizer::StepRules step_rules{};
@@ -77,13 +47,6 @@ struct GpuSetup {
   std::function<void(const std::string&)> tell;
 };
 
-/// The samples of a loader, or of a dataset that is stored on the GPU.
-struct GpuSamples {
-  std::vector<data::Field> fields{};
-  std::optional<PictureFormat> picture{};  ///< the format of the image field
-  std::optional<StoredSet> stored{};       ///< the loader provides indices into it
-};
-
 /// The work of each step.
 struct GpuWork {
   GpuInputShape input{};
@@ -92,9 +55,6 @@ struct GpuWork {
   std::vector<GpuPass> passes{};
   std::vector<int> leaves{};  ///< by instance
 };
-
-/// Number of leaves of these passes.
-int count_leaves(std::span<const GpuPass> passes);
 
 /// Steps that are launched together. The numbers go into tables on the GPU, which the recorded
 /// steps read.

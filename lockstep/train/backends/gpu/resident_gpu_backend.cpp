@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/optimizer/schedule.h"
-#include "lockstep/train/backends/device_times.h"
 
 namespace lockstep::train {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
-#include "lockstep/train/backends/device_times.h"
 #include "lockstep/train/planner/job_layout.h"
 
 namespace lockstep::train {

@@ -9,8 +9,7 @@
 #include "lockstep/events/trace_events.h"
 #include "lockstep/train/api/data_loader.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
-#include "lockstep/train/state/leaf_totals.h"
-#include "lockstep/train/state/train_state.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 

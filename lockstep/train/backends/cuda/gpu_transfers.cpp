@@ -1,14 +1,49 @@
-#include "lockstep/train/backends/cuda/gpu_input.h"
+#include "lockstep/train/backends/cuda/gpu_transfers.h"
 
 #include <torch/types.h>
 
-#include <utility>
-
 #include "lockstep/data/sets/numbered_set.h"
-#include "lockstep/gpu/memory.h"
+#include "lockstep/nn/gpu_stream.h"
 #include "lockstep/nn/scalar_types.h"
 
 namespace lockstep::train {
+
+GpuFields::GpuFields(const GpuSamples& samples, DataType compute)
+    : format_(samples.picture), compute_(compute) {
+  if (!format_ || format_->type != DataType::U8) return;
+  const auto& shape = samples.fields[data::position_of(format_->field, samples.fields)].shape;
+  const auto channels = format_->layout == data::Layout::ChannelsLast ? shape[2] : shape[0];
+  converter_.emplace(format_->normalize, channels, compute);
+}
+
+Fields GpuFields::operator()(const Fields& loaded) const {
+  if (!format_) return loaded;
+  return loaded.with(format_->field, picture(loaded[format_->field]));
+}
+
+at::Tensor GpuFields::picture(const at::Tensor& values) const {
+  if (converter_) return converted(values);
+  const auto numbers = values.to(nn::scalar_type_of(compute_));
+  return format_->layout == data::Layout::ChannelsLast
+             ? numbers.permute({0, 3, 1, 2})
+             : numbers.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+at::Tensor GpuFields::converted(const at::Tensor& pixels) const {
+  const bool is_last = format_->layout == data::Layout::ChannelsLast;
+  const auto height = pixels.size(is_last ? 1 : 2);
+  const auto width = pixels.size(is_last ? 2 : 3);
+  auto out = at::empty({pixels.size(0), pixels.size(is_last ? 3 : 1), height, width},
+                       pixels.options()
+                           .dtype(nn::scalar_type_of(compute_))
+                           .memory_format(at::MemoryFormat::ChannelsLast));
+  converter_->convert({.pixels = pixels.data_ptr<std::uint8_t>(),
+                       .layout = format_->layout,
+                       .samples = pixels.size(0),
+                       .size = {height, width}},
+                      out.data_ptr(), nn::gpu_stream_of(pixels));
+  return out;
+}
 
 GpuInput::GpuInput(const GpuSamples& samples, const GpuInputShape& shape, const at::Device& device)
     : shape_(shape),
@@ -84,6 +119,25 @@ Fields GpuInput::step(std::int64_t step) const {
   Fields fields;
   for (const auto& column : columns_) fields.set(column.name, column.arrived.select(0, step));
   return fields;
+}
+
+GpuDownload::GpuDownload(const GpuState& state, std::span<std::byte> home)
+    : state_(state),
+      home_(home),
+      copies_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, state.device().index())) {}
+
+void GpuDownload::begin(std::byte* to) {
+  const auto bytes = state_.shape().bytes();
+  const auto current = c10::cuda::getCurrentCUDAStream(state_.device().index());
+  if (!aside_.defined()) {
+    aside_ = at::empty({static_cast<std::int64_t>(bytes)},
+                       at::TensorOptions(state_.device()).dtype(at::kByte));
+  }
+  gpu::copy_on_device(state_.data(), aside_.data_ptr(), bytes, current.stream());
+  set_aside_.record(current);
+  set_aside_.block(copies_);
+  gpu::copy_to_host(aside_.data_ptr(), to, bytes, copies_.stream());
+  arrived_.record(copies_);
 }
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-#include "lockstep/train/state/weight_layout.h"
+#include "lockstep/train/state/state_layout.h"
 
 #include <fmt/format.h>
 #include <torch/types.h>
@@ -115,6 +115,18 @@ at::Tensor view_of(const PlacedTensor& placed, const void* base, at::ScalarType 
   // from_blob takes memory that may be written, and most of these tensors are only read.
   auto* data = const_cast<char*>(static_cast<const char*>(base)) + placed.first * unit;
   return at::from_blob(data, placed.sizes, placed.strides, type);
+}
+
+StateShape::StateShape(const WeightLayout& layout, int num_states, bool has_average)
+    : num_parameters_(static_cast<std::size_t>(layout.num_parameters)),
+      num_elements_(static_cast<std::size_t>(layout.num_elements)),
+      num_states_(static_cast<std::size_t>(num_states)),
+      has_average_(has_average),
+      num_counts_(layout.parameters.size()) {
+  const auto rows = num_states_ + (has_average ? 1 : 0);
+  integers_at_ = (num_elements_ + num_parameters_ * rows) * sizeof(float);
+  counts_at_ = integers_at_ + static_cast<std::size_t>(layout.integer_bytes);
+  progress_at_ = counts_at_ + num_counts_ * sizeof(std::int64_t);
 }
 
 }  // namespace lockstep::train
