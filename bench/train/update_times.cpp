@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/nn/zoo/zoo.h"
-#include "lockstep/train/backends/cpu/replica.h"
+#include "lockstep/train/backends/replica.h"
 #include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::bench {

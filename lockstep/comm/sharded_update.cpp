@@ -57,34 +57,30 @@ std::string describe(const Announcement& shape) {
 }
 
 void check_shape(const Shape& shape, const std::string& name) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::Options, fmt::format("ShardedUpdate \"{}\": {}", name, what));
+  const auto expect = [&](bool holds, const std::string& expected, const auto& found) {
+    if (holds) return;
+    throw Error(ErrorKind::Options,
+                fmt::format("ShardedUpdate \"{}\": expected {}, found {}", name, expected, found));
   };
-  if (shape.count < 1) refuse(fmt::format("expected a count of at least 1, found {}", shape.count));
-  if (shape.num_totals < 0) {
-    refuse(fmt::format("expected at least 0 totals, found {}", shape.num_totals));
-  }
-  if (accumulator_of(shape.leaf_type) != DataType::F32) {
-    refuse(fmt::format("expected leaves of f16, bf16 or f32, found {}", name_of(shape.leaf_type)));
-  }
-  if (shape.num_leaves < 1) {
-    refuse(fmt::format("expected at least one leaf, found {}", shape.num_leaves));
-  }
-  if (shape.values_per_block < 0) {
-    refuse(fmt::format("expected at least 0 values per block, found {}", shape.values_per_block));
-  }
-  if (shape.num_early < 0 || shape.num_early > shape.count) {
-    refuse(fmt::format("expected 0 to {} elements that come early, found {}", shape.count,
-                       shape.num_early));
-  }
-  if (shape.state_bytes == 0) refuse("expected a state, found 0 bytes");
+  expect(shape.count >= 1, "a count of at least 1", shape.count);
+  expect(shape.num_totals >= 0, "at least 0 totals", shape.num_totals);
+  expect(accumulator_of(shape.leaf_type) == DataType::F32, "leaves of f16, bf16 or f32",
+         name_of(shape.leaf_type));
+  expect(shape.num_leaves >= 1, "at least one leaf", shape.num_leaves);
+  expect(shape.values_per_block >= 0, "at least 0 values per block", shape.values_per_block);
+  expect(shape.num_early >= 0 && shape.num_early <= shape.count,
+         fmt::format("0 to {} elements that come early", shape.count), shape.num_early);
+  expect(shape.state_bytes > 0, "a state", "0 bytes");
   const bool is_ascending =
-      shape.blocks.empty() || (shape.blocks.front() == 0 && shape.blocks.back() < shape.count &&
-                               std::adjacent_find(shape.blocks.begin(), shape.blocks.end(),
-                                                  std::greater_equal<>()) == shape.blocks.end());
-  if (!is_ascending) {
-    refuse(fmt::format("expected blocks that ascend from 0 and begin below {}", shape.count));
-  }
+      shape.blocks.empty() ||
+      (shape.blocks.front() == 0 && shape.blocks.back() < shape.count &&
+       std::ranges::adjacent_find(shape.blocks, std::greater_equal<>()) == shape.blocks.end());
+  if (is_ascending) return;
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("ShardedUpdate \"{}\": expected blocks that ascend from 0 and begin below "
+                  "{}",
+                  name, shape.count));
 }
 
 Shape with_blocks(Shape shape) {
@@ -158,6 +154,11 @@ std::pair<std::size_t, std::size_t> slice_blocks(const Shape& shape, int rank, i
   return {first_from(rank), first_from(rank + 1)};
 }
 
+/// The first element of a block. For the block behind the last one: the number of elements.
+std::int64_t first_element(const Shape& shape, std::size_t block) {
+  return block < shape.blocks.size() ? shape.blocks[block] : shape.count;
+}
+
 }  // namespace
 
 ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::string name)
@@ -186,10 +187,8 @@ std::size_t ShardedUpdate::memory_needed(Shape shape, std::span<const int> leave
 ShardedUpdate::Slice ShardedUpdate::slice_of(Shape shape, int rank, int size) {
   shape = with_blocks(std::move(shape));
   const auto [begin, end] = slice_blocks(shape, rank, size);
-  const auto element = [&](std::size_t block) {
-    return block < shape.blocks.size() ? shape.blocks[block] : shape.count;
-  };
-  return {element(begin), element(end) - element(begin)};
+  const auto first = first_element(shape, begin);
+  return {first, first_element(shape, end) - first};
 }
 
 std::vector<LeafRange> ShardedUpdate::ranges_on_host(const LeafLayout& layout) const {
@@ -281,8 +280,7 @@ void ShardedUpdate::send_to_hosts(int source, std::uint64_t version) {
 }
 
 float* ShardedUpdate::buffer(int rank, int index) const noexcept {
-  const auto stride =
-      whole_lines(static_cast<std::size_t>(leaf_count()) * sizeof(float)) / sizeof(float);
+  const auto stride = leaf_bytes_of(shape_) / sizeof(float);
   return pools_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(index) * stride;
 }
 
@@ -360,21 +358,16 @@ void ShardedUpdate::take_elements(std::int64_t first, std::int64_t count) {
 }
 
 /// An instance owns whole blocks. Instances have about equal numbers of elements.
-ShardedUpdate::BlockRange ShardedUpdate::my_blocks() const {
-  const auto [begin, end] = slice_blocks(shape_, host_.rank(), host_.size());
-  return {begin, end};
-}
-
-std::int64_t ShardedUpdate::first_element(std::size_t block) const {
-  return block < shape_.blocks.size() ? shape_.blocks[block] : shape_.count;
+std::pair<std::size_t, std::size_t> ShardedUpdate::my_blocks() const {
+  return slice_blocks(shape_, host_.rank(), host_.size());
 }
 
 /// With one pass, a sum is needed only until the next one. With several passes, the sum replaces
 /// these blocks of this instance's first node, which no other instance reads. On several hosts, the
 /// sum of the hosts is there already.
 std::span<float> ShardedUpdate::memory_for_sum(std::size_t block) {
-  const auto first = first_element(block);
-  const auto count = static_cast<std::size_t>(first_element(block + 1) - first);
+  const auto first = first_element(shape_, block);
+  const auto count = static_cast<std::size_t>(first_element(shape_, block + 1) - first);
   if (sums_) return {sum_ + first, count};
   if (reduction_.passes == Passes::Several) {
     return {buffer(host_.rank(), counter_.held().front().buffer) + first, count};
@@ -403,7 +396,7 @@ void ShardedUpdate::reduce_totals() {
 }
 
 ShardedUpdate::Part ShardedUpdate::part(std::size_t block) {
-  const auto first = first_element(block);
+  const auto first = first_element(shape_, block);
   const auto sum = memory_for_sum(block);
   if (is_reduced_) return {block, first, sum};
   if (!sums_) {
@@ -416,7 +409,7 @@ ShardedUpdate::Part ShardedUpdate::part(std::size_t block) {
     kernels::divide(DataType::F32, sum.data(), reduction_.divisor,
                     static_cast<std::size_t>(divided));
   }
-  is_reduced_ = reduction_.passes == Passes::Several && block + 1 == my_blocks().end;
+  is_reduced_ = reduction_.passes == Passes::Several && block + 1 == my_blocks().second;
   return {block, first, sum};
 }
 
@@ -456,8 +449,8 @@ void ShardedUpdate::reduce(const Reduction& reduction) {
   reduce_totals();
   if (reduction.passes == Passes::One) return;
   const auto width = static_cast<std::size_t>(shape_.values_per_block);
-  const auto mine = my_blocks();
-  std::fill(measured_ + mine.begin * width, measured_ + mine.end * width, 0.0);
+  const auto [begin, end] = my_blocks();
+  std::fill(measured_ + begin * width, measured_ + end * width, 0.0);
 }
 
 void ShardedUpdate::wait_for_leaves() {

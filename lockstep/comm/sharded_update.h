@@ -7,6 +7,7 @@
 #include <ranges>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/export.h"
@@ -179,10 +180,6 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   double waited_for_hosts() const noexcept { return waited_for_hosts_; }
 
  private:
-  struct BlockRange {
-    std::size_t begin;
-    std::size_t end;
-  };
   std::vector<LeafRange> ranges_on_host(const LeafLayout& layout) const;
   void lay_out(const LeafLayout& layout);
   void agree_on_version();
@@ -191,8 +188,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   void take_elements(std::int64_t first, std::int64_t count);
   std::byte* state_of(std::uint64_t version) const noexcept;
   float* buffer(int rank, int index) const noexcept;
-  BlockRange my_blocks() const;
-  std::int64_t first_element(std::size_t block) const;
+  /// The first block, and the one behind the last.
+  std::pair<std::size_t, std::size_t> my_blocks() const;
 
   std::int64_t leaf_count() const noexcept { return shape_.count + shape_.num_totals; }
   void check_reduction(const Reduction& reduction) const;

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "lockstep/data/sets/synthetic.h"
-#include "lockstep/train/backends/gpu/gpu_snapshots.h"
 #include "tests/train/jobs.h"
 
 namespace lockstep::train {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -20,24 +21,14 @@ namespace lockstep {
 
 namespace {
 
-class CheckpointCallback final : public Callback {
+/// Sets options of the model.
+class OptionsCallback final : public Callback {
  public:
-  explicit CheckpointCallback(CheckpointOptions options) : options_(std::move(options)) {}
-  void prepare(Options& options) override { options.checkpoints(options_).resume("auto"); }
+  explicit OptionsCallback(std::function<void(Options&)> set) : set_(std::move(set)) {}
+  void prepare(Options& options) override { set_(options); }
 
  private:
-  CheckpointOptions options_;
-};
-
-class LearningRateCallback final : public Callback {
- public:
-  LearningRateCallback(const Schedule& schedule, int epochs)
-      : schedule_(schedule), epochs_(epochs) {}
-  void prepare(Options& options) override { options.schedule(schedule_, epochs_); }
-
- private:
-  Schedule schedule_;
-  int epochs_;
+  std::function<void(Options&)> set_;
 };
 
 class EarlyStopCallback final : public Callback {
@@ -68,63 +59,58 @@ class EarlyStopCallback final : public Callback {
   bool validates_ = false;
 };
 
+/// Writes the curves of a training with another callback, which is made later than this one.
+class CurvesCallback : public Callback {
+ public:
+  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
+  bool on_notice(const std::string& text) override {
+    return to_ != nullptr && to_->on_notice(text);
+  }
+  void on_fit_begin(const FitShape& shape) override { to_->on_fit_begin(shape); }
+  void on_epoch_begin(int epoch, std::int64_t iterations) override {
+    to_->on_epoch_begin(earlier_epochs_ + epoch, iterations);
+  }
+  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override {
+    to_->on_iteration(earlier_epochs_ + epoch, iteration, result);
+  }
+  void on_epoch_trained(int epoch, const StepResult& result) override {
+    to_->on_epoch_trained(earlier_epochs_ + epoch, result);
+  }
+  void on_validated(int epoch, const StepResult& result) override {
+    to_->on_validated(earlier_epochs_ + epoch, result);
+  }
+
+ protected:
+  std::unique_ptr<Callback> to_;
+  int earlier_epochs_ = 0;  ///< added to the epochs, so that the calls of `fit` follow each other
+};
+
 /// Opens its file when the model is made, so that an error is an error of `Trainer::fit`.
-class TensorBoardCallback final : public Callback {
+class TensorBoardCallback final : public CurvesCallback {
  public:
   explicit TensorBoardCallback(std::string folder) : folder_(std::move(folder)) {}
 
-  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
   void prepare(Options& /*options*/) override {
-    log_.emplace(folder_, [](const std::string& text) { log_warning(text); });
-  }
-  bool on_notice(const std::string& text) override { return log_->on_notice(text); }
-  void on_fit_begin(const FitShape& shape) override { log_->on_fit_begin(shape); }
-  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override {
-    log_->on_iteration(epoch, iteration, result);
-  }
-  void on_epoch_trained(int epoch, const StepResult& result) override {
-    log_->on_epoch_trained(epoch, result);
-  }
-  void on_validated(int epoch, const StepResult& result) override {
-    log_->on_validated(epoch, result);
+    to_ = std::make_unique<monitor::TensorBoardLog>(
+        folder_, [](const std::string& text) { log_warning(text); });
   }
 
  private:
   std::string folder_;
-  std::optional<monitor::TensorBoardLog> log_;
 };
 
-class ReportCallback final : public Callback {
+class ReportCallback final : public CurvesCallback {
  public:
   explicit ReportCallback(ReportOptions options) : options_(std::move(options)) {}
-
-  CalledOn called_on() const noexcept override { return CalledOn::FirstInstance; }
 
   void prepare(Options& options) override {
     monitor::check_report_file(where(), options_.file);
     identity_ = options.world().identity();
   }
 
-  bool on_notice(const std::string& text) override {
-    return recorder_ && recorder_->on_notice(text);
-  }
   void on_fit_begin(const FitShape& shape) override {
-    shape_ = shape;
-    if (!recorder_) recorder_.emplace(recorder_options());
-    recorder_->on_fit_begin(shape);
-  }
-  // The curves of several calls of `fit` follow each other.
-  void on_epoch_begin(int epoch, std::int64_t iterations) override {
-    recorder_->on_epoch_begin(earlier_epochs_ + epoch, iterations);
-  }
-  void on_iteration(int epoch, std::int64_t iteration, const IterationResult& result) override {
-    recorder_->on_iteration(earlier_epochs_ + epoch, iteration, result);
-  }
-  void on_epoch_trained(int epoch, const StepResult& result) override {
-    recorder_->on_epoch_trained(earlier_epochs_ + epoch, result);
-  }
-  void on_validated(int epoch, const StepResult& result) override {
-    recorder_->on_validated(earlier_epochs_ + epoch, result);
+    if (!to_) make_recorder(shape);
+    CurvesCallback::on_fit_begin(shape);
   }
 
   void on_fit_end(const History& history, TrainingModel& model) override {
@@ -140,7 +126,7 @@ class ReportCallback final : public Callback {
   }
 
   void on_fit_failed(const Error& error) noexcept override {
-    if (!recorder_) return;
+    if (recorder_ == nullptr) return;
     try {
       auto report = begun_report();
       report.outcome = error.kind() == ErrorKind::Stopped ? monitor::RunReport::Outcome::Stopped
@@ -155,12 +141,14 @@ class ReportCallback final : public Callback {
  private:
   std::string where() const { return "callbacks::report " + options_.file; }
 
-  monitor::RunRecorder::Options recorder_options() const {
-    monitor::RunRecorder::Options options{.steps_per_iteration = shape_.steps_per_iteration,
-                                          .samples_per_iteration = shape_.samples_per_iteration,
+  void make_recorder(const FitShape& shape) {
+    monitor::RunRecorder::Options options{.steps_per_iteration = shape.steps_per_iteration,
+                                          .samples_per_iteration = shape.samples_per_iteration,
                                           .evaluation = "validation"};
     if (!identity_->run_dir.empty()) options.file = identity_->run_dir + "/report-curves";
-    return options;
+    auto recorder = std::make_unique<monitor::RunRecorder>(std::move(options));
+    recorder_ = recorder.get();
+    to_ = std::move(recorder);
   }
 
   static void add_results(const EpochResult& last, monitor::RunReport& to) {
@@ -193,9 +181,7 @@ class ReportCallback final : public Callback {
 
   ReportOptions options_;
   std::optional<topology::Identity> identity_;
-  std::optional<monitor::RunRecorder> recorder_;
-  FitShape shape_;
-  int earlier_epochs_ = 0;  ///< of earlier calls of `fit`
+  monitor::RunRecorder* recorder_ = nullptr;  ///< `to_`
 };
 
 }  // namespace
@@ -203,11 +189,14 @@ class ReportCallback final : public Callback {
 namespace callbacks {
 
 CallbackPtr checkpoint(CheckpointOptions options) {
-  return std::make_shared<CheckpointCallback>(std::move(options));
+  return std::make_shared<OptionsCallback>([options = std::move(options)](Options& model) {
+    model.checkpoints(options).resume("auto");
+  });
 }
 
 CallbackPtr learning_rate(const Schedule& schedule, int epochs) {
-  return std::make_shared<LearningRateCallback>(schedule, epochs);
+  return std::make_shared<OptionsCallback>(
+      [schedule, epochs](Options& model) { model.schedule(schedule, epochs); });
 }
 
 CallbackPtr early_stop(const EarlyStopOptions& options) {

@@ -16,48 +16,39 @@
 namespace lockstep {
 namespace {
 
-const data::Field* find_field(const data::Dataset& set, const std::string& name) {
-  const auto& fields = set.fields();
-  const auto found = std::find_if(fields.begin(), fields.end(),
-                                  [&](const data::Field& field) { return field.name == name; });
-  return found == fields.end() ? nullptr : &*found;
+/// An empty field if the set has no images.
+data::Field find_image(const data::Dataset& set, const DataLoaderOptions& loading) {
+  const auto found = std::ranges::find(set.fields(), loading.image_field, &data::Field::name);
+  return found == set.fields().end() ? data::Field{} : *found;
 }
 
-/// 8-bit pictures have to become something that can be computed with.
-std::optional<data::Pipeline> decide_host_pipeline(const Options& options, const data::Dataset& set,
-                                                   const DataLoaderOptions& loading) {
-  if (loading.pipeline) return loading.pipeline;
-  const auto* field = find_field(set, loading.image_field);
-  const bool is_picture =
-      field != nullptr && field->type == DataType::U8 && field->shape.size() == 3;
-  if (!is_picture) return std::nullopt;
-  data::PresetOptions preset;
-  preset.output.type = input_type(options.precision(), options.half());
-  return data::evaluation_pipeline(*field, preset);
-}
-
-/// Whatever is stored on a GPU becomes numbers there; 8 bits are for what has to travel.
+/// 8-bit images must become numbers. Images that are stored on a GPU become numbers there.
 std::optional<data::Pipeline> decide_pipeline(const Options& options, const data::Dataset& set,
                                               const DataLoaderOptions& loading) {
-  auto pipeline = decide_host_pipeline(options, set, loading);
+  const auto input = input_type(options.precision(), options.half());
+  const auto image = find_image(set, loading);
+  auto pipeline = loading.pipeline;
+  if (!pipeline && image.type == DataType::U8 && image.shape.size() == 3) {
+    data::PresetOptions preset;
+    preset.output.type = input;
+    pipeline = data::evaluation_pipeline(image, preset);
+  }
   if (pipeline && options.has_data_on_device()) {
-    pipeline->output = {.type = input_type(options.precision(), options.half()),
-                        .layout = data::Layout::ChannelsLast};
+    pipeline->output = {.type = input, .layout = data::Layout::ChannelsLast};
   }
   return pipeline;
 }
 
 std::optional<train::StoredSet> decide_storage(const Options& options, const data::DatasetPtr& set,
-                                               const DataLoaderOptions& loading) {
+                                               const DataLoaderOptions& loading,
+                                               const std::optional<data::Pipeline>& pipeline) {
   if (!options.has_data_on_device()) return std::nullopt;
   if (options.device() != DeviceKind::Cuda) {
     throw Error(ErrorKind::Options, "Options::data_on_device: expected a GPU, found device cpu",
                 "--device cuda, or leave --data-on-device out");
   }
-  return train::StoredSet{.set = set,
-                          .image_field = loading.image_field,
-                          .pipeline = decide_pipeline(options, *set, loading),
-                          .seed = options.seed()};
+  return train::StoredSet{
+      .set = set, .image_field = loading.image_field, .pipeline = pipeline, .seed = options.seed()};
 }
 
 data::DatasetPtr loaded_set(const data::DatasetPtr& set, bool is_stored) {
@@ -65,21 +56,14 @@ data::DatasetPtr loaded_set(const data::DatasetPtr& set, bool is_stored) {
   return std::make_shared<data::NumberedSet>(set->size());
 }
 
-train::BatchTensors tensors_for(const Options& options, const data::Dataset& set,
-                                const DataLoaderOptions& loading) {
-  const auto* field = find_field(set, loading.image_field);
-  return {loading.image_field, field == nullptr ? data::Field{} : *field,
-          decide_pipeline(options, set, loading)};
-}
-
-/// A device that is ahead waits for the others as long as instances wait for each other.
+/// A device waits for other devices as long as instances wait for each other.
 std::chrono::duration<double> patience(const topology::Identity& identity) {
   constexpr std::chrono::hours kForEver{24 * 365};
   return identity.stall_timeout.count() > 0 ? identity.stall_timeout
                                             : std::chrono::duration<double>(kForEver);
 }
 
-/// Memory from which a GPU copies by itself.
+/// Memory from which a GPU copies without the help of a CPU.
 std::shared_ptr<std::byte> pin(std::size_t bytes) {
   auto memory = std::make_shared<gpu::PinnedMemory>(bytes);
   return {memory, memory->data()};
@@ -98,12 +82,9 @@ data::LoaderOptions loader_options(const Options& options,
   return wanted;
 }
 
-/// The same, watched: what is loaded for an evaluation is not.
-data::LoaderOptions train_loader_options(const Options& options,
-                                         const std::optional<data::Pipeline>& pipeline,
-                                         const DataLoaderOptions& loading,
-                                         const train::JobLayout& layout, int buffers) {
-  auto wanted = loader_options(options, pipeline, loading, buffers);
+/// Also records the spans of the loader. Those of an evaluation are not recorded.
+data::LoaderOptions train_loader_options(data::LoaderOptions wanted, const Options& options,
+                                         const train::JobLayout& layout) {
   wanted.spans = options.watchers().spans;
   wanted.batches_per_step = options.gradient_accumulation() * layout.local.count;
   return wanted;
@@ -129,15 +110,16 @@ struct DataLoader::State {
       : layout(train::lay_out(options)),
         order(checked(set).size(), shape_of(options, loading, layout),
               {.seed = options.seed(), .shuffle = loading.shuffle, .limit = loading.limit}),
-        tensors(tensors_for(options, *set, loading)),
-        stored(decide_storage(options, set, loading)),
+        pipeline(decide_pipeline(options, *set, loading)),
+        tensors(loading.image_field, find_image(*set, loading), pipeline),
+        stored(decide_storage(options, set, loading, pipeline)),
         stored_fields(stored ? stored->fields() : std::vector<data::Field>()),
         buffers(train::loader_buffers(options, layout)),
         loader(loaded_set(set, stored.has_value()),
                data::micro_batches(order, layout.local, layout.num_first_devices()),
-               train_loader_options(options,
-                                    stored ? std::nullopt : decide_pipeline(options, *set, loading),
-                                    loading, layout, buffers)),
+               train_loader_options(
+                   loader_options(options, stored ? std::nullopt : pipeline, loading, buffers),
+                   options, layout)),
         batches_per_iteration(loader.batches_per_epoch() / order.iterations_per_epoch()),
         is_shuffled(loading.shuffle),
         position(options.loop_position()),
@@ -145,6 +127,7 @@ struct DataLoader::State {
 
   train::JobLayout layout;
   data::TrainOrder order;
+  std::optional<data::Pipeline> pipeline;
   train::BatchTensors tensors;
   std::optional<train::StoredSet> stored;
   std::vector<data::Field> stored_fields;
@@ -213,7 +196,7 @@ void DataLoader::go_to(std::int64_t epoch, std::int64_t iteration) {
                             "to {}, found {} and {}",
                             size() - 1, epoch, iteration));
   }
-  state_->position->take(state_->number);  // whoever says it later knows better
+  state_->position->take(state_->number);  // the call overrides the position of an earlier run
   state_->next_epoch = epoch;
   state_->next_iteration = iteration;
 }
@@ -240,13 +223,14 @@ struct EvaluationLoader::State {
                                     .replicas = layout.replicas,
                                     .seed = options.seed(),
                                     .limit = loading.limit}),
-        tensors(tensors_for(options, *set, loading)),
+        pipeline(decide_pipeline(options, *set, loading)),
+        tensors(loading.image_field, find_image(*set, loading), pipeline),
         loader(set, data::evaluation_batches(order, layout.local),
-               loader_options(options, decide_pipeline(options, *set, loading), loading,
-                              2 * layout.num_devices + 2)) {}
+               loader_options(options, pipeline, loading, 2 * layout.num_devices + 2)) {}
 
   train::JobLayout layout;
   data::EvaluationOrder order;
+  std::optional<data::Pipeline> pipeline;
   train::BatchTensors tensors;
   data::Loader loader;
 };

@@ -23,25 +23,25 @@ struct JobLayout;
 struct StoredSet;
 }  // namespace train
 
-/// What a loader of a training job is asked for.
+/// Options of a loader.
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;  ///< B: samples of a micro-batch
   bool shuffle = false;
-  std::optional<std::int64_t> limit{};  ///< samples that are used, chosen by the seed
+  std::optional<std::int64_t> limit{};  ///< number of samples, chosen by the seed; unset: all
   data::LoaderMode mode = data::LoaderMode::Async;
   std::optional<int> workers{};
-  /// For pictures; unset: as they are, x/255 in the precision of the input.
+  /// For images. Unset: not transformed, x/255 in the precision of the input.
   std::optional<data::Pipeline> pipeline{};
   std::string image_field = "image";
 };
 
-/// The samples of a training job, iteration by iteration: `TrainingModel::step` takes from it what
-/// the replicas of this instance need.
+/// The samples of a training. `TrainingModel::step` loads the samples of this instance's replicas.
 ///
-///     for (auto& iteration : loader) model.step(iteration);   // one epoch; then the next
+///     for (auto& iteration : loader) model.step(iteration);   // one epoch; the next loop: the
+///     next
 ///
-/// What comes is a function of the set, the seed, the batch sizes and the number of replicas alone.
-/// One thread uses it at a time. Errors: those of `data::Loader` and `data::TrainOrder`.
+/// The samples depend only on the dataset, the seed, the batch sizes and the number of replicas.
+/// One thread at a time. Errors: those of `data::Loader` and `data::TrainOrder`.
 class LOCKSTEP_API DataLoader {
  public:
   DataLoader(const Options& options, data::DatasetPtr set, const DataLoaderOptions& loading);
@@ -49,21 +49,24 @@ class LOCKSTEP_API DataLoader {
   DataLoader& operator=(DataLoader&&) noexcept;
   ~DataLoader();
 
-  /// One call of `TrainingModel::step`: D optimizer steps. The samples are loaded while it runs.
+  /// The samples of one call of `TrainingModel::step`: D optimizer steps. They are loaded during
+  /// the call.
   struct Iteration {
     DataLoader* loader;
     std::int64_t epoch;   ///< from 0
     std::int64_t number;  ///< within the epoch, from 0
   };
 
+  /// Iterations of an epoch.
   std::int64_t size() const noexcept;
   std::int64_t steps_per_epoch() const noexcept;
   const data::BatchShape& shape() const noexcept;
-  /// That are used, and whether each epoch has an order of its own.
+  /// Number of samples of an epoch.
   std::int64_t samples() const noexcept;
+  /// Whether each epoch has its own order.
   bool is_shuffled() const noexcept;
 
-  /// Where the next walk over it begins.
+  /// Sets the position at which the next loop begins.
   void go_to(std::int64_t epoch, std::int64_t iteration = 0);
 
   class Iterator;
@@ -73,16 +76,16 @@ class LOCKSTEP_API DataLoader {
   // For the engine.
   const train::JobLayout& layout() const noexcept;
   const train::BatchTensors& tensors() const noexcept;
-  /// Where samples are made on a GPU.
+  /// The set that is stored on the GPU, if there is one.
   const std::optional<train::StoredSet>& stored() const noexcept;
-  /// The fields of a micro-batch that training sees, by sample.
+  /// The fields of a sample.
   const std::vector<data::Field>& fields() const noexcept;
   int workers() const noexcept;
-  /// Micro-batches that are filled or in use at the same time.
+  /// Largest number of micro-batches that are filled or in use at the same time.
   int buffers() const noexcept;
-  /// Stands at the first micro-batch of an iteration then, or of a later step of it.
+  /// Seeks to the first micro-batch of step `first_step` of the iteration.
   data::Loader& micro_batches(const Iteration& iteration, std::int64_t first_step = 0);
-  /// Among those that were made with the same options.
+  /// Index among the loaders created from the same `Options`.
   int number() const noexcept;
 
  private:
@@ -94,7 +97,7 @@ class DataLoader::Iterator {
  public:
   explicit Iterator(const Iteration& at) : at_(at) {}
   Iteration& operator*() const noexcept { return at_; }
-  /// Iterations of the epoch that are behind it, some of them perhaps in an earlier run.
+  /// Completed iterations of the epoch, in this run or an earlier one.
   std::int64_t done() const noexcept { return at_.number; }
   Iterator& operator++() noexcept {
     ++at_.number;
@@ -103,10 +106,10 @@ class DataLoader::Iterator {
   bool operator==(std::default_sentinel_t) const { return at_.number >= at_.loader->size(); }
 
  private:
-  mutable Iteration at_;  ///< what the loop sees, which may not change where it is
+  mutable Iteration at_;  ///< the loop must not change it
 };
 
-/// The samples that a model is tested with, each once; whole batches are dealt out to replicas.
+/// The samples of an evaluation, each once. Each batch is evaluated by one replica.
 class LOCKSTEP_API EvaluationLoader {
  public:
   EvaluationLoader(const Options& options, data::DatasetPtr set, const DataLoaderOptions& loading);

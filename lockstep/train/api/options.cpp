@@ -37,14 +37,6 @@ void Options::check_open(std::string_view setter) const {
               "set all options before they are used, or change a copy");
 }
 
-template <typename Value>
-Options& Options::set(std::string_view setter, Value& member,
-                      const std::type_identity_t<Value>& value) {
-  check_open(setter);
-  member = value;
-  return *this;
-}
-
 Options& Options::set_count(std::string_view setter, std::int64_t& member, std::int64_t count) {
   check_open(setter);
   check_at_least_one(setter, count);
@@ -73,14 +65,6 @@ Options& Options::replicas(int count) {
                      "--num-replicas");
   replicas_ = count;
   return *this;
-}
-
-Options& Options::gradient_accumulation(std::int64_t count) {
-  return set_count("gradient_accumulation", gradient_accumulation_, count);
-}
-
-Options& Options::device_iterations(std::int64_t count) {
-  return set_count("device_iterations", device_iterations_, count);
 }
 
 Options& Options::threads_per_device(int threads) {
@@ -128,55 +112,11 @@ int Options::devices_per_replica() const {
                                 : fmt::format("devices_per_replica({})", named));
 }
 
-Options& Options::pipeline(PipelineSchedule schedule) {
-  return set("pipeline", pipeline_, schedule);
-}
-
-Options& Options::device(DeviceKind kind) {
-  return set("device", device_, kind);
-}
-
-Options& Options::fuse(Fuse fuse) {
-  return set("fuse", fuse_, fuse);
-}
-
 Options& Options::deterministic() {
   set("deterministic", is_deterministic_, true);
   // cuBLAS computes the same bits only if this variable fixes the size of its workspaces.
   topology::set_for_libraries("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   return *this;
-}
-
-Options& Options::snapshot_every(std::int64_t iterations) {
-  return set_count("snapshot_every", snapshot_every_, iterations);
-}
-
-Options& Options::steps_at_once(std::int64_t steps) {
-  return set_count("steps_at_once", steps_at_once_, steps);
-}
-
-Options& Options::gpu_transport(GpuTransport transport) {
-  return set("gpu_transport", gpu_transport_, transport);
-}
-
-Options& Options::data_on_device() {
-  return set("data_on_device", has_data_on_device_, true);
-}
-
-Options& Options::recompute(Recompute recompute) {
-  return set("recompute", recompute_, recompute);
-}
-
-Options& Options::overlap(Overlap overlap) {
-  return set("overlap", overlap_, overlap);
-}
-
-Options& Options::reduction(Reduction reduction) {
-  return set("reduction", reduction_, reduction);
-}
-
-Options& Options::reduction_order(ReductionOrder order) {
-  return set("reduction_order", reduction_order_, order);
 }
 
 Options& Options::precision(Precision precision, Half half) {
@@ -209,20 +149,12 @@ Options& Options::schedule(const Schedule& schedule, std::int64_t epochs) {
   return *this;
 }
 
-Options& Options::seed(std::uint64_t seed) {
-  return set("seed", seed_, seed);
-}
-
 Options& Options::output(OutputMode mode, std::int64_t every_n) {
   check_open("output");
   check_at_least_one("output", every_n);
   output_ = mode;
   output_every_ = every_n;
   return *this;
-}
-
-Options& Options::cache(const std::filesystem::path& folder) {
-  return set("cache", cache_, folder);
 }
 
 Options& Options::checkpoints(const CheckpointOptions& checkpoints) {
@@ -239,10 +171,6 @@ Options& Options::checkpoints(const CheckpointOptions& checkpoints) {
 
 Options& Options::resume(const std::string& from) {
   return set("resume", resume_, checkpoint::parse_resume(from));
-}
-
-Options& Options::watch(const events::Watchers& watchers) {
-  return set("watch", watchers_, watchers);
 }
 
 Options& Options::must_match(const std::string& name, const std::string& value) {

@@ -87,25 +87,35 @@ class LOCKSTEP_API Options {
   /// R: replicas of the whole job. Default: 1, or the value of the launcher.
   Options& replicas(int count);
   /// G: micro-batches of an optimizer step.
-  Options& gradient_accumulation(std::int64_t count);
+  Options& gradient_accumulation(std::int64_t count) {
+    return set_count("gradient_accumulation", gradient_accumulation_, count);
+  }
   /// D: optimizer steps of one call of `TrainingModel::step`.
-  Options& device_iterations(std::int64_t count);
+  Options& device_iterations(std::int64_t count) {
+    return set_count("device_iterations", device_iterations_, count);
+  }
   /// Default: CPUs.
-  Options& device(DeviceKind kind);
-  Options& fuse(Fuse fuse);
+  Options& device(DeviceKind kind) { return set("device", device_, kind); }
+  Options& fuse(Fuse fuse) { return set("fuse", fuse_, fuse); }
   /// Makes GPUs compute the same bits in every run, for any number of instances on a GPU. This is
   /// slower. CPUs always compute the same bits.
   Options& deterministic();
   /// On GPUs: launches between two copies of the state to the memory of the host. A crash loses at
   /// most this number of launches.
-  Options& snapshot_every(std::int64_t iterations);
+  Options& snapshot_every(std::int64_t iterations) {
+    return set_count("snapshot_every", snapshot_every_, iterations);
+  }
   /// On GPUs: largest number of optimizer steps of an iteration that are launched together. Their
   /// results arrive together, so `TrainingModel::on_step` is called after the last one.
-  Options& steps_at_once(std::int64_t steps);
-  Options& gpu_transport(GpuTransport transport);
+  Options& steps_at_once(std::int64_t steps) {
+    return set_count("steps_at_once", steps_at_once_, steps);
+  }
+  Options& gpu_transport(GpuTransport transport) {
+    return set("gpu_transport", gpu_transport_, transport);
+  }
   /// On GPUs: keeps the training set in the memory of the GPU, and makes the samples there, with
   /// the same random decisions. The set must fit.
-  Options& data_on_device();
+  Options& data_on_device() { return set("data_on_device", has_data_on_device_, true); }
   /// T: threads that compute a replica. Default: the cores of the machine divided by the replicas.
   Options& threads_per_device(int threads);
   /// S: devices over which the blocks of a replica are divided, one stage each. Default: 1, or the
@@ -114,21 +124,23 @@ class LOCKSTEP_API Options {
   /// Begins a stage with this block, such as "layer3.8". Call it for each stage except the first.
   /// Without a call, blocks are measured, and the split whose slowest stage is fastest is used.
   Options& begin_stage(const std::string& block);
-  Options& pipeline(PipelineSchedule schedule);
+  Options& pipeline(PipelineSchedule schedule) { return set("pipeline", pipeline_, schedule); }
   /// Uses less memory and more time.
-  Options& recompute(Recompute recompute);
+  Options& recompute(Recompute recompute) { return set("recompute", recompute_, recompute); }
   /// Between hosts: whether gradients are sent while other gradients are still being computed.
-  Options& overlap(Overlap overlap);
-  Options& reduction(Reduction reduction);
-  Options& reduction_order(ReductionOrder order);
+  Options& overlap(Overlap overlap) { return set("overlap", overlap_, overlap); }
+  Options& reduction(Reduction reduction) { return set("reduction", reduction_, reduction); }
+  Options& reduction_order(ReductionOrder order) {
+    return set("reduction_order", reduction_order_, order);
+  }
   Options& precision(Precision precision, Half half = Half::BF16);
   /// The initial scale of fp16's loss scaling: a power of two.
   Options& loss_scale(double scale);
   Options& schedule(const Schedule& schedule, std::int64_t epochs);
-  Options& seed(std::uint64_t seed);
+  Options& seed(std::uint64_t seed) { return set("seed", seed_, seed); }
   Options& output(OutputMode mode, std::int64_t every_n = 1);
   /// The folder of the plan cache. Default: the launcher's --cache-path, or the cache of the user.
-  Options& cache(const std::filesystem::path& folder);
+  Options& cache(const std::filesystem::path& folder) { return set("cache", cache_, folder); }
   /// Takes checkpoints in the background. SIGUSR1 requests one more. SIGTERM also requests one;
   /// then `TrainingModel::step` throws `Stopped` on every instance.
   Options& checkpoints(const CheckpointOptions& checkpoints);
@@ -140,7 +152,7 @@ class LOCKSTEP_API Options {
 
   /// Sets the observers of this instance, such as `lockstep monitor` and a trace. They must outlive
   /// all objects that are made from these options, and they do not change the training.
-  Options& watch(const events::Watchers& watchers);
+  Options& watch(const events::Watchers& watchers) { return set("watch", watchers_, watchers); }
 
   const World& world() const noexcept { return world_; }
   std::optional<int> replicas() const noexcept { return replicas_; }
@@ -193,7 +205,11 @@ class LOCKSTEP_API Options {
   void check_open(std::string_view setter) const;
   /// Sets a member, for the setter of this name.
   template <typename Value>
-  Options& set(std::string_view setter, Value& member, const std::type_identity_t<Value>& value);
+  Options& set(std::string_view setter, Value& member, const std::type_identity_t<Value>& value) {
+    check_open(setter);
+    member = value;
+    return *this;
+  }
   Options& set_count(std::string_view setter, std::int64_t& member, std::int64_t count);
   void check_not_launched(std::string_view setter, const std::string& what, const char* flag) const;
   std::string launchers_hint(const std::string& flag) const;

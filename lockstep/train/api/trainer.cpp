@@ -54,14 +54,6 @@ TrainingModel& Trainer::model() {
   return *model_;
 }
 
-StepResult Trainer::evaluate(EvaluationLoader& loader, WeightsKind kind) {
-  return model().evaluate(loader, kind);
-}
-
-at::Tensor Trainer::predict(const at::Tensor& input, WeightsKind kind) {
-  return model().predict(input, kind);
-}
-
 History Trainer::fit(DataLoader& loader, const FitOptions& fit) {
   if (fit.epochs < 0) {
     throw Error(ErrorKind::Options,

@@ -59,9 +59,13 @@ class LOCKSTEP_API Trainer {
   /// Trains for some epochs. A further call trains for more epochs.
   History fit(DataLoader& loader, const FitOptions& fit = {});
   /// Evaluates every sample of a set once.
-  StepResult evaluate(EvaluationLoader& loader, WeightsKind kind = WeightsKind::Trained);
+  StepResult evaluate(EvaluationLoader& loader, WeightsKind kind = WeightsKind::Trained) {
+    return model().evaluate(loader, kind);
+  }
   /// The output for an input. Instances call it independently of each other.
-  at::Tensor predict(const at::Tensor& input, WeightsKind kind = WeightsKind::Trained);
+  at::Tensor predict(const at::Tensor& input, WeightsKind kind = WeightsKind::Trained) {
+    return model().predict(input, kind);
+  }
 
   /// The model, for example to save it or to read its digest.
   TrainingModel& model();
@@ -87,8 +91,8 @@ class LOCKSTEP_API Trainer {
   FitShape shape_;       ///< of the last call of `fit`
   int fits_ = 0;         ///< calls of `fit` so far
   int validations_ = 0;  ///< by this process
-  std::int64_t walked_ =
-      0;  ///< optimizer steps of all epochs so far, in this run or an earlier one
+  /// Optimizer steps of all epochs so far, in this run or an earlier one.
+  std::int64_t walked_ = 0;
 };
 
 }  // namespace lockstep

@@ -70,12 +70,7 @@ std::unique_ptr<monitor::StatusPublisher> publish_status(const Options& options,
   identity.local_replicas = layout.local;
   identity.devices_per_replica = layout.stages;
   identity.threads_per_device = layout.threads_per_device;
-  identity.device_ids.clear();
-  for (const auto& of_replica : layout.device_of) {
-    for (const int device : of_replica) {
-      identity.device_ids.push_back(layout.device_ids[static_cast<std::size_t>(device)]);
-    }
-  }
+  identity.device_ids = layout.ids_by_stage();
   const auto kind =
       options.device() == DeviceKind::Cuda ? monitor::DeviceKind::Cuda : monitor::DeviceKind::Cpu;
   return std::make_unique<monitor::StatusPublisher>(identity,
@@ -88,26 +83,13 @@ class Collector {
   explicit Collector(const Options& options) : options_(options) {}
 
   void take(StepResult step, std::int64_t number) {
-    const bool is_last = number + 1 == options_.device_iterations();
-    switch (options_.output()) {
-      case OutputMode::Final:
-        if (is_last) steps_.push_back(std::move(step));
-        return;
-      case OutputMode::All:
-        steps_.push_back(std::move(step));
-        return;
-      case OutputMode::EveryN:
-        last_ = step;
-        if ((number + 1) % options_.output_every() == 0) steps_.push_back(std::move(step));
-        return;
-      case OutputMode::Sum:
-        if (steps_.empty()) {
-          steps_.push_back(std::move(step));
-        } else {
-          add(steps_.front(), step);
-        }
-        return;
-    }
+    const auto mode = options_.output();
+    if (mode == OutputMode::Sum && !steps_.empty()) return add(steps_.front(), step);
+    const auto every = mode == OutputMode::Final    ? options_.device_iterations()
+                       : mode == OutputMode::EveryN ? options_.output_every()
+                                                    : 1;
+    last_ = step;
+    if ((number + 1) % every == 0) steps_.push_back(std::move(step));
   }
 
   IterationResult result() && {
@@ -194,10 +176,19 @@ struct TrainingModel::Impl {
     for (const auto& warning : plan::warnings_of(*plan)) tell(warning);
   }
 
-  StepResult epoch_so_far();
-  StepResult done_before();
-  train::EvaluationMeans evaluate(EvaluationLoader& loader, const train::EvaluationTask& wanted,
-                                  const std::function<void(std::int64_t)>& on_batch);
+  std::pair<StepResult, ConfusionMatrix> evaluate(
+      EvaluationLoader& loader, const train::EvaluationTask& wanted,
+      const std::function<void(std::int64_t)>& on_batch) {
+    auto& engine = this->engine();
+    options.watchers().enter(events::Phase::Evaluating);
+    auto means = engine.evaluate(loader, wanted, [&](std::int64_t done) {
+      recovery->during_evaluation();
+      on_batch(done);
+    });
+    auto result = result_of(means.loss, means.metrics, engine.metrics());
+    recovery->after_evaluation(result.loss, result.metrics);
+    return {std::move(result), std::move(means.confusion)};
+  }
 
   train::PlanSubject subject(const DataLoader& loader,
                              const std::function<void(int, int)>& on_block) {
@@ -268,7 +259,11 @@ IterationResult TrainingModel::step(const DataLoader::Iteration& iteration) {
   impl_->compile(loader, [](int, int) {});
   const auto steps = impl_->options.device_iterations();
   const auto done = recovery.replay().walk(steps, iteration.epoch);
-  if (done == steps) return {impl_->done_before(), {}};
+  if (done == steps) {
+    IterationResult result{epoch_so_far(), {}};
+    result.done_before = true;
+    return result;
+  }
   impl_->options.watchers().enter(events::Phase::Training);
   engine.begin(iteration, done);
   Collector collector(impl_->options);
@@ -308,8 +303,8 @@ void TrainingModel::Impl::tell_of_steps(const DataLoader::Iteration& iteration, 
   told = now;
 }
 
-StepResult TrainingModel::Impl::epoch_so_far() {
-  auto& engine = this->engine();
+StepResult TrainingModel::epoch_so_far() {
+  auto& engine = impl_->engine();
   const auto& progress = engine.progress();
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, progress.epoch_steps));
   std::vector<double> metrics;
@@ -317,16 +312,6 @@ StepResult TrainingModel::Impl::epoch_so_far() {
     metrics.push_back(progress.epoch_metrics[i] / steps);
   }
   return result_of(progress.epoch_loss / steps, metrics, engine.metrics());
-}
-
-StepResult TrainingModel::Impl::done_before() {
-  auto result = epoch_so_far();
-  result.done_before = true;
-  return result;
-}
-
-StepResult TrainingModel::epoch_so_far() {
-  return impl_->epoch_so_far();
 }
 
 EpochRange TrainingModel::epochs(int count) {
@@ -368,24 +353,9 @@ CheckpointCost TrainingModel::checkpoint_cost() const {
   return impl_->made ? impl_->recovery->checkpoint_cost() : CheckpointCost{};
 }
 
-train::EvaluationMeans TrainingModel::Impl::evaluate(
-    EvaluationLoader& loader, const train::EvaluationTask& wanted,
-    const std::function<void(std::int64_t)>& on_batch) {
-  auto& engine = this->engine();
-  options.watchers().enter(events::Phase::Evaluating);
-  return engine.evaluate(loader, wanted, [&](std::int64_t done) {
-    recovery->during_evaluation();
-    on_batch(done);
-  });
-}
-
 StepResult TrainingModel::evaluate(EvaluationLoader& loader, WeightsKind kind,
                                    const std::function<void(std::int64_t)>& on_batch) {
-  const auto means = impl_->evaluate(loader, {.weights = kind}, on_batch);
-  auto& engine = impl_->engine();
-  auto result = result_of(means.loss, means.metrics, engine.metrics());
-  impl_->recovery->after_evaluation(result.loss, result.metrics);
-  return result;
+  return impl_->evaluate(loader, {.weights = kind}, on_batch).first;
 }
 
 Evaluation TrainingModel::evaluate_classes(EvaluationLoader& loader, const std::string& class_field,
@@ -396,17 +366,16 @@ Evaluation TrainingModel::evaluate_classes(EvaluationLoader& loader, const std::
                 "TrainingModel::evaluate_classes: expected the name of a field, found none",
                 "name the field that holds the class of each sample");
   }
-  auto means = impl_->evaluate(loader, {.weights = kind, .class_field = class_field}, on_batch);
-  auto& engine = impl_->engine();
-  auto result = result_of(means.loss, means.metrics, engine.metrics());
-  impl_->recovery->after_evaluation(result.loss, result.metrics);
-  const auto samples = means.confusion.samples();
+  auto [result, confusion] =
+      impl_->evaluate(loader, {.weights = kind, .class_field = class_field}, on_batch);
+  const auto samples = confusion.samples();
+  const auto accuracy =
+      100 * static_cast<double>(confusion.correct()) / static_cast<double>(samples);
   return {.samples = samples,
-          .loss = means.loss,
-          .accuracy =
-              100 * static_cast<double>(means.confusion.correct()) / static_cast<double>(samples),
+          .loss = result.loss,
+          .accuracy = accuracy,
           .metrics = std::move(result.metrics),
-          .confusion = std::move(means.confusion)};
+          .confusion = std::move(confusion)};
 }
 
 at::Tensor TrainingModel::predict(const at::Tensor& input, WeightsKind kind) {

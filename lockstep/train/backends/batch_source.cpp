@@ -26,8 +26,8 @@ std::optional<data::Batch> BatchSource::next(int replica, events::SpanSink* span
   }
 }
 
-/// The lock is open meanwhile. The loader may wait until a batch is released, so the others have to
-/// get at those that wait for them.
+/// Unlocks during the call. The loader may wait until a batch is released, so other threads must be
+/// able to take their batches.
 std::optional<data::Batch> BatchSource::ask_loader(std::unique_lock<std::mutex>& lock,
                                                    events::SpanSink* spans) {
   is_asked_ = true;

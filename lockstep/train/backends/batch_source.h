@@ -11,22 +11,22 @@
 
 namespace lockstep::train {
 
-/// Hands the batches of a loader to the replicas that they are for. Whoever computes a replica asks
-/// for its next one; who finds none takes batches from the loader, also those of others, until one
-/// is its own.
+/// Distributes the batches of a loader to their replicas. A thread that computes a replica calls
+/// `next`. If no batch of this replica is waiting, the thread takes batches from the loader, also
+/// those of other replicas, until it finds its own.
 ///
-/// Any thread may ask, one for each replica. So nobody has to stand between loader and devices, and
-/// who is ahead waits only while every buffer is held.
+/// Any thread may call `next`, one for each replica. No extra thread is needed between loader and
+/// devices, and a replica that is ahead waits only if all buffers are held.
 class BatchSource {
  public:
   BatchSource(data::Loader& loader, topology::ReplicaRange replicas);
 
-  /// Nothing at the end of the epoch. `spans` is told of what the caller's thread fills meanwhile.
-  /// Errors: those of `data::Loader::next`.
+  /// Returns nullopt at the end of the epoch. `spans` receives the work of the loader on this
+  /// thread. Errors: those of `data::Loader::next`.
   std::optional<data::Batch> next(int replica, events::SpanSink* spans = nullptr);
 
-  /// Somebody will not come for its batches: their memory is the loader's again, so that nobody
-  /// waits for it. What `next` gives from then on is some later batch.
+  /// Releases all waiting batches, because a replica has failed and does not take its batches. The
+  /// loader can then continue for other threads. Later results of `next` skip batches.
   void give_up();
 
  private:
@@ -41,7 +41,7 @@ class BatchSource {
   topology::ReplicaRange replicas_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_asked_ = false;  ///< somebody is at the loader, and may wait there
+  bool is_asked_ = false;  ///< a thread calls the loader, and may wait there
   bool has_given_up_ = false;
   std::vector<std::deque<data::Batch>> waiting_;  ///< by replica
 };

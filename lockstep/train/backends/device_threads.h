@@ -10,13 +10,13 @@
 
 namespace lockstep::train {
 
-/// A thread for each device of this instance, on which all that the device computes is computed:
-/// how many threads libtorch uses, and for whom it draws, belongs to the thread that calls it.
+/// One thread for each device of this instance. All work of a device runs on its thread, because
+/// libtorch keeps the number of compute threads and the random key by calling thread.
 ///
-/// One thread calls `run`.
+/// One thread at a time calls `run`.
 class DeviceThreads {
  public:
-  /// `prepare` is what each thread does first.
+  /// Each thread calls `prepare` first.
   DeviceThreads(int count, const std::function<void()>& prepare);
   ~DeviceThreads();
   DeviceThreads(const DeviceThreads&) = delete;
@@ -24,8 +24,8 @@ class DeviceThreads {
 
   int count() const noexcept { return static_cast<int>(threads_.size()); }
 
-  /// Runs `work(device)` on all of them, and returns when all are done. Throws what one threw: the
-  /// first in time. `give_up` is called then, so that the others need not wait for it for ever.
+  /// Runs `work(device)` on all threads, and returns when all are done. Throws the first error. A
+  /// thread that fails calls `give_up`, so that the others do not wait for it.
   void run(
       const std::function<void(int device)>& work, const std::function<void()>& give_up = [] {});
 

@@ -168,18 +168,6 @@ Engine::~Engine() {
   original_.detach();
 }
 
-void Engine::prepare(const TrainingBackend::Preparation& preparation) {
-  backend_->prepare(preparation);
-}
-
-void Engine::with_replica(const std::function<void(nn::Model&)>& measure) {
-  guarded([&] { backend_->lend_model(measure); });
-}
-
-void Engine::begin(const DataLoader::Iteration& iteration, std::int64_t first_step) {
-  backend_->begin(iteration, first_step);
-}
-
 std::vector<StepOutput> Engine::step(const StepPosition& position) {
   std::vector<StepOutput> outputs;
   guarded([&] {
@@ -270,8 +258,7 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
   guarded([&] {
     communicator().barrier("restore");  // no instance reads the old state any more
     state_.publish([&](std::byte* state, float* frozen) {
-      const auto loop = copy_.tensors().read(*from, state, frozen);
-      state_.keep_finished_epochs(loop.finished_epochs);
+      state_.keep_finished_epochs(copy_.tensors().read(*from, state, frozen));
       state_.keep_loader_print(train::loader_print(from->manifest().options));
     });
     load_state();
@@ -281,16 +268,8 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
 /// Reports an error of `action` to the other instances, so that they do not wait until they time
 /// out.
 void Engine::guarded(const std::function<void()>& action) {
-  try {
-    nn::with_torch_errors("train", action);
-  } catch (const Error& error) {
-    communicator().report_failure(error);
-    throw;
-  } catch (const std::exception& error) {
-    communicator().report_failure(
-        Error(ErrorKind::PeerLost, fmt::format("train: {}", error.what())));
-    throw;
-  }
+  nn::with_torch_errors("train", action,
+                        [this](const Error& error) { communicator().report_failure(error); });
 }
 
 }  // namespace lockstep::train

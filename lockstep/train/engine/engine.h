@@ -40,12 +40,16 @@ class Engine final : public Recoverable {
   MemoryUse memory() const noexcept { return state_.memory(); }
 
   /// Prepares the steps; called once, before the first.
-  void prepare(const TrainingBackend::Preparation& preparation);
+  void prepare(const TrainingBackend::Preparation& preparation) { backend_->prepare(preparation); }
   /// Calls `measure` with a model. Its changes of buffers and gradients are lost.
-  void with_replica(const std::function<void(nn::Model&)>& measure);
+  void with_replica(const std::function<void(nn::Model&)>& measure) {
+    guarded([&] { backend_->lend_model(measure); });
+  }
 
   /// Continues with an iteration, after its first `first_step` steps.
-  void begin(const DataLoader::Iteration& iteration, std::int64_t first_step);
+  void begin(const DataLoader::Iteration& iteration, std::int64_t first_step) {
+    backend_->begin(iteration, first_step);
+  }
   /// Runs the next optimizer step, or as many as a GPU runs in one launch.
   std::vector<StepOutput> step(const StepPosition& position);
 

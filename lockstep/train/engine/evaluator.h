@@ -10,7 +10,7 @@
 #include "lockstep/comm/communicator.h"
 #include "lockstep/train/api/data_loader.h"
 #include "lockstep/train/api/evaluation.h"
-#include "lockstep/train/backends/replica_result.h"
+#include "lockstep/train/backends/replica.h"
 
 namespace lockstep::train {
 

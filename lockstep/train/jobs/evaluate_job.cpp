@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/find_checkpoint.h"
 #include "lockstep/data/sets/subset.h"
@@ -241,11 +240,8 @@ class EvaluationJob {
     if (!checkpoint_) return;
     const bool is_average = decide_average(*checkpoint_, evaluation_.weights);
     const auto where = checkpoint_->weights().path().string();
-    if (is_average) {
-      nn::load_weights(model, averaged_weights(*checkpoint_), where);
-    } else {
-      nn::load_weights(model, checkpoint_->weights().set(), where);
-    }
+    nn::load_weights(
+        model, is_average ? averaged_weights(*checkpoint_) : checkpoint_->weights().set(), where);
     summary_.checkpoint = {.path = checkpoint_->path().string(),
                            .step = checkpoint_->manifest().position.step,
                            .is_average = is_average};
@@ -253,14 +249,13 @@ class EvaluationJob {
 
   void evaluate() {
     if (is_first()) callback_.on_validation_begin(0, loader_->local_batches());
-    const auto begin = std::chrono::steady_clock::now();
+    Stopwatch watch;
     auto& result = summary_.result;
     result = model_->evaluate_classes(*loader_, "label", WeightsKind::Trained,
                                       [this](std::int64_t done) {
                                         if (is_first()) callback_.on_validation_batch(done);
                                       });
-    summary_.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    summary_.seconds = watch.lap();
     if (is_first()) callback_.on_validated(0, {.loss = result.loss, .metrics = result.metrics});
     watchers_.enter(events::Phase::Finishing);
     summary_.model = request_.model.model;

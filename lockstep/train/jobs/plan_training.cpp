@@ -6,8 +6,7 @@
 #include "lockstep/nn/compute_threads.h"
 #include "lockstep/train/backends/batch_tensors.h"
 #include "lockstep/train/backends/gpu/gpu_passes.h"
-#include "lockstep/train/backends/gpu/resident_training.h"
-#include "lockstep/train/backends/replica_result.h"
+#include "lockstep/train/backends/replica.h"
 #include "lockstep/train/jobs/train_setup.h"
 #include "lockstep/train/planner/job_layout.h"
 #include "lockstep/train/planner/planner.h"
@@ -17,8 +16,8 @@ namespace {
 
 constexpr int kPreparations = 3;
 
-/// The whole job as one process. Nothing is loaded: a loader that fills batches would disturb what
-/// is measured.
+/// The whole job as one process. Nothing is loaded, because a loader that fills batches would
+/// disturb the measurement.
 TrainRequest as_one(TrainRequest request, const topology::JobShape& shape) {
   request.replicas = shape.replicas;
   request.devices_per_replica = shape.devices_per_replica;
@@ -27,7 +26,7 @@ TrainRequest as_one(TrainRequest request, const topology::JobShape& shape) {
   return request;
 }
 
-/// Of the instance that has most replicas, on a GPU that nobody else is on.
+/// The memory of the instance with the most replicas, if no other process uses its GPU.
 GpuMemory planned_gpu_memory(const Options& options, const Optimizer& optimizer,
                              const nn::Model& model, const DataLoader& loader,
                              const plan::Plan& plan) {

@@ -11,20 +11,20 @@
 
 namespace lockstep::train {
 
-/// A plan, and where it came from.
+/// The plan of a training, and its origin.
 struct PlannedTraining {
   plan::Plan plan;
-  std::string key;      ///< under which it is kept: 16 hexadecimal digits
-  std::string kept_in;  ///< the file; nothing where it could not be kept
+  std::string key;      ///< of the plan cache: 16 hexadecimal digits
+  std::string kept_in;  ///< the file in the cache; empty if it could not be stored
   bool is_cached = false;
-  std::optional<GpuMemory> gpu{};  ///< of the instance that has most replicas
+  std::optional<GpuMemory> gpu{};  ///< of the instance with the most replicas
 };
 
-/// What `lockstep train` would decide for this request, placed as `job` says, without training:
-/// opens the data set for its shapes, makes the network, and measures it unless a plan is cached.
-/// Calls `on_preparing` and `on_notice` of the callback.
+/// Makes the plan that `lockstep train` would use for this request and this placement, without
+/// training. Opens the dataset for its shapes, makes the network, and measures it unless the plan
+/// is cached. Calls `on_preparing` and `on_notice` of the callback.
 ///
-/// Errors: those of opening the set and the model; `Options` for a split that cannot be.
+/// Errors: those of the dataset and the model; `Options` for an impossible split.
 PlannedTraining plan_training(const TrainRequest& request, const launch::JobPlan& job,
                               Callback& callback);
 

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <optional>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -65,37 +63,34 @@ class LastCheckpointCallback final : public Callback {
 /// Measures the run for its summary, on every instance.
 class SummaryCallback final : public Callback {
  public:
+  explicit SummaryCallback(TrainSummary& to) : to_(to) {}
+
   void on_step(std::int64_t /*step*/, const StepResult& /*result*/,
                TrainingModel& /*model*/) override {
-    last_step_unix_s = unix_seconds();
-    if (first_step_unix_s != 0) return;
-    first_step_unix_s = last_step_unix_s;
-    time_to_first_step_s = process_age();
+    to_.last_step_unix_s = unix_seconds();
+    if (to_.first_step_unix_s != 0) return;
+    to_.first_step_unix_s = to_.last_step_unix_s;
+    to_.time_to_first_step_s = process_age();
   }
-  void on_epoch_begin(int /*epoch*/, std::int64_t /*iterations*/) override {
-    epoch_begin_ = Clock::now();
-  }
+  void on_epoch_begin(int /*epoch*/, std::int64_t /*iterations*/) override { epoch_.emplace(); }
   void on_epoch_trained(int /*epoch*/, const StepResult& /*result*/) override {
-    if (!epoch_begin_) return;
-    train_seconds += std::chrono::duration<double>(Clock::now() - *epoch_begin_).count();
-    epoch_begin_.reset();
+    if (epoch_) to_.train_seconds += epoch_->lap();
+    epoch_.reset();
   }
   void on_fit_end(const History& history, TrainingModel& /*model*/) override {
-    if (!history.epochs.empty()) test = history.epochs.back().validation;
+    if (!history.epochs.empty()) set_test(history.epochs.back().validation);
   }
   /// Also for a run without epochs, which has no history.
-  void on_validated(int /*epoch*/, const StepResult& result) override { test = result; }
-
-  double train_seconds = 0;
-  double time_to_first_step_s = 0;
-  double first_step_unix_s = 0;
-  double last_step_unix_s = 0;
-  std::optional<StepResult> test;
+  void on_validated(int /*epoch*/, const StepResult& result) override { set_test(result); }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  void set_test(const std::optional<StepResult>& test) {
+    to_.test_loss = test ? std::optional(test->loss) : std::nullopt;
+    to_.test_metrics = test ? test->metrics : std::vector<events::NamedValue>();
+  }
 
-  std::optional<Clock::time_point> epoch_begin_;
+  TrainSummary& to_;
+  std::optional<Stopwatch> epoch_;
 };
 
 /// One training, from its dataset to its summary.
@@ -171,7 +166,7 @@ class TrainJob {
     return request_.optimizer.average_decay() ? WeightsKind::Average : WeightsKind::Trained;
   }
 
-  /// The time that each instance spent in each phase.
+  /// The time of each phase, by instance.
   std::vector<events::PhaseSeconds> seconds_by_instance() {
     static_assert(sizeof(events::PhaseSeconds) == 4 * sizeof(double));
     const auto mine = model_->perf().seconds();
@@ -203,51 +198,42 @@ class TrainJob {
     if (!request_.export_to.empty()) model_->save(request_.export_to, tested_weights());
     options_.watchers().enter(events::Phase::Finishing);
     const auto& shape = loader_->shape();
-    TrainSummary summary{.model = request_.model.model,
-                         .dataset = request_.dataset,
-                         .replicas = model_->replicas(),
-                         .instances = options_.world().num_instances(),
-                         .threads_per_device = model_->threads_per_device(),
-                         .batch_size = shape.batch_size,
-                         .gradient_accumulation = shape.gradient_accumulation,
-                         .device_iterations = shape.device_iterations,
-                         .epochs = request_.epochs,
-                         .optimizer_steps = model_->steps()};
-    summary.samples = summary.optimizer_steps * shape.samples_per_step();
-    summary.resumed_at = model_->resumed().step;
-    summary.precision = name_of(request_.precision);
-    summary.seed = request_.seed;
-    summary.train_seconds = measured_.train_seconds;
-    summary.samples_per_second =
-        measured_.train_seconds > 0
-            ? static_cast<double>((summary.optimizer_steps - summary.resumed_at) *
-                                  shape.samples_per_step()) /
-                  measured_.train_seconds
-            : 0;
-    summary.time_to_first_step_s = measured_.time_to_first_step_s;
-    summary.first_step_unix_s = measured_.first_step_unix_s;
-    summary.last_step_unix_s = measured_.last_step_unix_s;
-    summary.seconds = seconds_by_instance();
-    summary.time = time_shares(summary.seconds);
-    summary.hosts = options_.world().communicator().num_hosts();
-    summary.loader_workers = loader_->workers();
+    auto& to = summary_;
+    to.model = request_.model.model;
+    to.dataset = request_.dataset;
+    to.replicas = model_->replicas();
+    to.instances = options_.world().num_instances();
+    to.threads_per_device = model_->threads_per_device();
+    to.batch_size = shape.batch_size;
+    to.gradient_accumulation = shape.gradient_accumulation;
+    to.device_iterations = shape.device_iterations;
+    to.epochs = request_.epochs;
+    to.optimizer_steps = model_->steps();
+    to.samples = to.optimizer_steps * shape.samples_per_step();
+    to.resumed_at = model_->resumed().step;
+    to.precision = name_of(request_.precision);
+    to.seed = request_.seed;
+    if (to.train_seconds > 0) {
+      const auto samples = (to.optimizer_steps - to.resumed_at) * shape.samples_per_step();
+      to.samples_per_second = static_cast<double>(samples) / to.train_seconds;
+    }
+    to.seconds = seconds_by_instance();
+    to.time = time_shares(to.seconds);
+    to.hosts = options_.world().communicator().num_hosts();
+    to.loader_workers = loader_->workers();
     for (const auto& stage : model_->perf().stages) {
-      summary.stages.push_back({stage.forward.mean(), stage.backward.mean()});
+      to.stages.push_back({stage.forward.mean(), stage.backward.mean()});
     }
-    summary.memory = model_->memory();
-    summary.checkpoints = model_->checkpoint_cost();
-    summary.private_bytes = most_private_bytes();
+    to.memory = model_->memory();
+    to.checkpoints = model_->checkpoint_cost();
+    to.private_bytes = most_private_bytes();
     if (request_.epochs > 0) {
-      const auto last_epoch = model_->epoch_so_far();  // an earlier run may have trained it
-      summary.train_loss = last_epoch.loss;
-      summary.train_metrics = last_epoch.metrics;
+      auto last_epoch = model_->epoch_so_far();  // an earlier run may have trained it
+      to.train_loss = last_epoch.loss;
+      to.train_metrics = std::move(last_epoch.metrics);
     }
-    if (const auto& test = measured_.test) {
-      summary.test_loss = test->loss;
-      summary.test_metrics = test->metrics;
-    }
-    summary.weights = model_->digest();
-    return summary;
+    to.weights = model_->digest();
+    return std::move(to);
   }
 
   const TrainRequest& request_;
@@ -256,7 +242,8 @@ class TrainJob {
   std::optional<StopSignals> signals_;  ///< handles signals from the beginning of the preparation
   std::optional<DataLoader> loader_;
   std::optional<EvaluationLoader> test_loader_;
-  SummaryCallback measured_;
+  TrainSummary summary_;
+  SummaryCallback measured_{summary_};
   TrainingModel* model_ = nullptr;
   int prepared_ = 0;
 };

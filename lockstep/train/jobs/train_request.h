@@ -19,37 +19,37 @@
 
 namespace lockstep::train {
 
-/// Everything that `lockstep train` is asked for. Free of torch, for whoever reads a command line.
+/// The request of `lockstep train`. Needs no torch, so that the command line can be parsed without.
 struct TrainRequest {
-  std::string command = "train";  ///< that error messages name
+  std::string command = "train";  ///< for error messages
 
-  // What is trained on what.
-  nn::ModelRequest model;  ///< its picture and classes are those of the data set
+  // Model and data.
+  nn::ModelRequest model;  ///< the dataset sets the image size and the classes
   std::string dataset = "fashion-mnist";
   data::SetOptions set{};
-  std::optional<data::ImageSize> image_size{};  ///< pictures are resized to it
-  /// The data set whose mean and deviation normalize the pictures; empty: `dataset`.
+  std::optional<data::ImageSize> image_size{};  ///< images are resized to it
+  /// The dataset whose mean and deviation normalize the images; empty: `dataset`.
   std::string normalize_as{};
   data::Augment augment = data::Augment::Standard;
   std::optional<std::int64_t> limit_train{};
   std::optional<std::int64_t> limit_test{};
 
-  // How much at once. Replicas are the job's, where a launcher set them.
+  // Batches and replicas. A launcher may have set the replicas of the job.
   std::int64_t batch_size = 64;
   std::int64_t gradient_accumulation = 1;
   std::int64_t device_iterations = 1;
   std::optional<int> replicas{};
   std::optional<int> threads_per_device{};
 
-  // How a replica is spread over devices. Those are the job's, where a launcher set them.
+  // Stages of a replica. A launcher may have set the devices of the job.
   std::optional<int> devices_per_replica{};
-  std::vector<std::string> split{};  ///< blocks that begin a stage; none: the fastest split
+  std::vector<std::string> split{};  ///< blocks that begin a stage; empty: the fastest split
   PipelineSchedule pipeline = PipelineSchedule::OneForwardOneBackward;
   Recompute recompute = Recompute::None;
   Overlap overlap = Overlap::On;
-  std::string cache_path{};  ///< plans are kept there; else where the environment says
+  std::string cache_path{};  ///< the plan cache; empty: set by the environment
 
-  // How.
+  // Optimization.
   std::int64_t epochs = 5;
   Optimizer optimizer = SGD();
   Schedule schedule{};
@@ -60,8 +60,8 @@ struct TrainRequest {
   ReductionOrder order = ReductionOrder::Ordered;
   std::uint64_t seed = 0;
 
-  // Where.
-  std::optional<DeviceKind> device{};  ///< unset: GPUs where there are any
+  // Devices.
+  std::optional<DeviceKind> device{};  ///< unset: a GPU if there is one
   Fuse fuse = Fuse::Auto;
   bool deterministic = false;
   std::int64_t snapshot_every = 8;
@@ -73,21 +73,21 @@ struct TrainRequest {
   std::optional<int> workers{};
   bool eight_bit_io = false;
 
-  // What outlives a crash.
-  std::string checkpoint_dir{};  ///< empty: none are taken
+  // Checkpoints.
+  std::string checkpoint_dir{};  ///< empty: no checkpoints
   std::string checkpoint_every = "1 epoch";
   int checkpoint_keep = 2;
-  std::optional<std::string> resume{};  ///< as `Options::resume` takes it
+  std::optional<std::string> resume{};  ///< as for `Options::resume`
 
-  // What comes of it.
-  std::int64_t eval_every = 1;    ///< epochs; 0: at the end alone
+  // Results.
+  std::int64_t eval_every = 1;    ///< epochs; 0: only at the end
   std::int64_t digest_every = 0;  ///< optimizer steps; 0: never
-  std::string log_dir{};          ///< digests are written there
+  std::string log_dir{};          ///< for digests
   std::string export_to{};        ///< a weight file
   std::string summary_file{};     ///< JSON
   std::string report_file{};      ///< an HTML page about the run
-  std::string trace_file{};       ///< what all threads did, as trace events
-  std::string tensorboard_dir{};  ///< an event file of TensorBoard is written there
+  std::string trace_file{};       ///< trace events of all threads
+  std::string tensorboard_dir{};  ///< for an event file of TensorBoard
 };
 
 /// Weights of a checkpoint: the trained ones, or the average that the optimizer keeps of them.

@@ -19,7 +19,7 @@ const data::Field& picture_field(const data::Dataset& set) {
   return set.fields()[data::position_of("image", set.fields())];
 }
 
-/// The statistics of the set where they are known, ImageNet's for other colour pictures.
+/// The statistics of the set if they are known; those of ImageNet for other color images.
 std::optional<data::Normalize> normalize_for(const std::string& dataset, std::int64_t channels) {
   if (channels == 1 && dataset == "fashion-mnist") return data::fashion_mnist_normalize();
   if (channels == 1 && dataset == "mnist") return data::mnist_normalize();
@@ -46,7 +46,7 @@ data::PresetOptions preset_for(const TrainRequest& request, const data::Field& p
       .output = {.type = picture_type(request)}};
 }
 
-/// The model for the pictures and classes of a set.
+/// The request for a model of the images and classes of a set.
 nn::ModelRequest model_request(const TrainRequest& request, const data::Dataset& set) {
   auto model = request.model;
   const auto& shape = picture_field(set).shape;
@@ -74,7 +74,7 @@ void check_classes(const TrainRequest& request, std::int64_t classes, const data
               "export the model with as many outputs as the set has classes");
 }
 
-/// What else a training that goes on must be the same in.
+/// Adds the options that must be equal when a training is resumed.
 void name_subject(const TrainRequest& request, Options& options) {
   const auto or_all = [](const auto& limit) {
     return limit ? fmt::format("{}", *limit) : std::string("all");
@@ -108,7 +108,7 @@ Options options_of(const TrainRequest& request) {
   options.gpu_transport(request.gpu_transport);
   if (request.deterministic) options.deterministic();
   if (request.data_on_device) options.data_on_device();
-  // Who wants to see weights after some steps has to stop there.
+  // A launch must end where a digest is written.
   if (request.digest_every > 0) {
     options.steps_at_once(std::gcd(request.digest_every, request.device_iterations));
   }

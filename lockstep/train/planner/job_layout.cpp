@@ -19,14 +19,14 @@
 namespace lockstep::train {
 namespace {
 
-/// As the launcher decides it, for a job that it did not start.
+/// The same rule as that of the launcher.
 int decide_threads(const Options& options, int stages_on_host, int usable_cores) {
   if (options.threads_per_device()) return *options.threads_per_device();
   return std::max(1, usable_cores / stages_on_host);
 }
 
-/// Two replicas share all of their devices, each for the same stage, or no device for any stage:
-/// else one could overtake another and both wait for ever.
+/// Two replicas must share all of their devices, each for the same stage, or none. Otherwise one
+/// replica could overtake another, and both would wait forever.
 void check_round_robin(const JobLayout& layout) {
   const auto turns = static_cast<std::size_t>(layout.num_first_devices());
   const auto& all = layout.device_of;
@@ -47,7 +47,7 @@ void check_round_robin(const JobLayout& layout) {
   }
 }
 
-/// `ids` are those of the host's devices, stage by stage.
+/// `ids` are the devices of the host, by replica and stage.
 void number_devices(std::span<const int> ids, JobLayout& layout) {
   auto next = ids.begin();
   for (int replica = 0; replica < layout.local.count; ++replica) {
@@ -78,7 +78,8 @@ JobLayout lay_out_alone(const Options& options) {
   return layout;
 }
 
-/// The cores that any instance of this host may use: each may be bound to some of them.
+/// Number of cores that at least one instance of this host may use. Each instance may be bound to
+/// some cores.
 int cores_of_all(const World& world) {
   using Mask = std::array<std::int64_t, 64>;  // a bit for each CPU
   constexpr std::int64_t kWords = std::tuple_size_v<Mask>;
@@ -99,7 +100,7 @@ int cores_of_all(const World& world) {
   return count;
 }
 
-/// All stages of an instance are on the GPU that it has: it computes a replica as a whole.
+/// All stages of an instance are on its GPU, which computes whole replicas.
 void put_on_gpu(const World& world, JobLayout& layout) {
   layout.gpu = gpu_of(world.local_instance());
   layout.num_devices = 1;
@@ -117,6 +118,28 @@ int agree_on_threads(const Options& options) {
   return threads;
 }
 
+JobLayout lay_out_on_cores(const Options& options) {
+  const auto& world = options.world();
+  if (!world.launched() && world.num_instances() == 1) return lay_out_alone(options);
+  JobLayout layout{.replicas = world.num_replicas(),
+                   .local = {world.first_replica(), world.num_local_replicas()},
+                   .stages = options.devices_per_replica(),
+                   .threads_per_device = agree_on_threads(options)};
+  number_devices(world.device_ids(), layout);
+  return layout;
+}
+
+/// The samples of a launch are held until the GPU has them, while those of the next are filled.
+int batches_for_gpu(const Options& options, int replicas) {
+  const auto at_once = steps_per_launch(options) * options.gradient_accumulation() * replicas;
+  const auto buffers = 2 * at_once + 2;
+  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
+  throw Error(ErrorKind::Options,
+              fmt::format("DataLoader: expected at most {} micro-batches in a launch, found {}",
+                          data::kMostBuffers / 2 - 1, at_once),
+              "a lower --gradient-accumulation, or fewer --device-iterations");
+}
+
 }  // namespace
 
 int gpu_of(int local_instance) {
@@ -131,26 +154,21 @@ int gpu_of(int local_instance) {
   return local_instance % gpus;
 }
 
+std::vector<int> JobLayout::ids_by_stage() const {
+  std::vector<int> ids;
+  for (const auto& of_replica : device_of) {
+    for (const int device : of_replica) {
+      ids.push_back(device_ids[static_cast<std::size_t>(device)]);
+    }
+  }
+  return ids;
+}
+
 int JobLayout::num_first_devices() const {
   std::set<int> devices;
   for (const auto& of_replica : device_of) devices.insert(of_replica.front());
   return static_cast<int>(devices.size());
 }
-
-namespace {
-
-JobLayout lay_out_on_cores(const Options& options) {
-  const auto& world = options.world();
-  if (!world.launched() && world.num_instances() == 1) return lay_out_alone(options);
-  JobLayout layout{.replicas = world.num_replicas(),
-                   .local = {world.first_replica(), world.num_local_replicas()},
-                   .stages = options.devices_per_replica(),
-                   .threads_per_device = agree_on_threads(options)};
-  number_devices(world.device_ids(), layout);
-  return layout;
-}
-
-}  // namespace
 
 JobLayout lay_out(const Options& options) {
   auto layout = lay_out_on_cores(options);
@@ -158,21 +176,9 @@ JobLayout lay_out(const Options& options) {
   return layout;
 }
 
-namespace {
-
-/// What one launch takes is held until the GPU has it, while the next is filled.
-int batches_for_gpu(const Options& options, int replicas) {
-  const auto steps = std::min(options.device_iterations(), options.steps_at_once());
-  const auto at_once = steps * options.gradient_accumulation() * replicas;
-  const auto buffers = 2 * at_once + 2;
-  if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
-  throw Error(ErrorKind::Options,
-              fmt::format("DataLoader: expected at most {} micro-batches in a launch, found {}",
-                          data::kMostBuffers / 2 - 1, at_once),
-              "a lower --gradient-accumulation, or fewer --device-iterations");
+std::int64_t steps_per_launch(const Options& options) {
+  return std::min(options.device_iterations(), options.steps_at_once());
 }
-
-}  // namespace
 
 int loader_buffers(const Options& options, const JobLayout& layout) {
   return layout.gpu ? batches_for_gpu(options, layout.local.count)
@@ -184,7 +190,7 @@ int batches_at_once(const Options& options, int first_devices) {
                                             .stages = options.devices_per_replica(),
                                             .micro_batches = options.gradient_accumulation()},
                                            0);
-  // Each device holds those that are under way while it asks for another, which is being filled.
+  // Each device holds the micro-batches in flight, and requests another, which is being filled.
   const auto buffers = first_devices * (in_use + 1) + 2;
   if (buffers <= data::kMostBuffers) return static_cast<int>(buffers);
   throw Error(

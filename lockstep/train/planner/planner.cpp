@@ -27,7 +27,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Memory is proportional to samples: few are enough to measure it.
+/// Memory is proportional to the number of samples, so few samples are enough to measure it.
 constexpr std::int64_t kSamplesForMemory = 2;
 constexpr int kTimedRounds = 3;
 
@@ -131,12 +131,12 @@ plan::ModelProfile measure_with(const PlanSubject& subject, const nn::Model& mod
                              }});
 }
 
-/// Of a model that may be bound to the size of its batches, or to values that an example has not.
-/// Training does not depend on it.
+/// The model may require its batch size, or values that the example input does not have. Training
+/// does not depend on this measurement.
 plan::ModelProfile measure_memory(const PlanSubject& subject, const nn::Model& model) {
   try {
     return measure_with(subject, model, std::min(subject.batch_size, kSamplesForMemory), 0);
-  } catch (const std::exception&) {  // libtorch throws more kinds than its own
+  } catch (const std::exception&) {  // libtorch also throws exceptions of the standard library
   }
   try {
     return measure_with(subject, model, subject.batch_size, 0);
@@ -147,7 +147,7 @@ plan::ModelProfile measure_memory(const PlanSubject& subject, const nn::Model& m
   }
 }
 
-/// Only a split has to know how long blocks take.
+/// Only a split needs the times of blocks.
 plan::ModelProfile measure(const PlanSubject& subject, const nn::Model& model) {
   const bool has_stages = subject.carriers.shape.devices_per_replica > 1;
   if (has_stages || subject.options.recompute() != Recompute::None) nn::check_owners(model);
@@ -180,12 +180,12 @@ plan::Plan make(const PlanSubject& subject, nn::Model& model) {
     const auto slice = comm::ShardedUpdate::slice_of(numbers.update, i, size);
     request.instances[static_cast<std::size_t>(i)].slice = {slice.first, slice.count};
   }
-  choose_split(subject, nn::list_blocks(model));  // what cannot be is refused before it takes time
+  choose_split(subject, nn::list_blocks(model));  // refuses an impossible split before measuring
   const auto profile = measure(subject, model);
   return plan::make_plan(request, profile, choose_split(subject, profile));
 }
 
-/// Whether the stages are this model's, each block of it once.
+/// Whether the stages contain each block of the model once.
 bool covers(const std::vector<plan::StagePlan>& stages, const std::vector<std::string>& blocks) {
   std::size_t next = 0;
   for (const auto& stage : stages) {
@@ -197,7 +197,7 @@ bool covers(const std::vector<plan::StagePlan>& stages, const std::vector<std::s
   return next == blocks.size();
 }
 
-/// A file may say anything, also with the right key.
+/// A file may have any content, even with the right key.
 std::string complaint_of(const plan::Plan& plan, const PlanSubject& subject,
                          const std::vector<std::string>& blocks) {
   std::vector<std::string> planned;
@@ -215,71 +215,59 @@ std::string complaint_of(const plan::Plan& plan, const PlanSubject& subject,
 
 std::filesystem::path folder_of(const Options& options) {
   if (!options.cache().empty()) return options.cache();
-  if (const auto& told = options.world().identity().cache_path) return *told;
+  if (const auto& path = options.world().identity().cache_path) return *path;
   return topology::cache_folder(topology::Environment::of_this_process());
 }
 
-/// What one instance tells the others: a fixed number of words.
-class Card {
- public:
-  Card(int most_stages, std::size_t most_cores)
-      : words_(kFacts + static_cast<std::size_t>(most_stages) + most_cores, -1),
-        most_stages_(static_cast<std::size_t>(most_stages)) {}
-  explicit Card(std::vector<std::int64_t> words, std::size_t most_stages)
-      : words_(std::move(words)), most_stages_(most_stages) {}
+/// What an instance sends to the others: facts, then the ids of its devices and the CPUs of its
+/// cores. -1 pads both lists, so that all instances send the same number of words.
+struct Card {
+  static constexpr std::size_t kFacts = 5;
+  static constexpr std::size_t kMostCores = 4096;
 
-  void set_instance(const plan::PlanRequest::Instance& instance) {
-    words_[0] = instance.replicas.first;
-    words_[1] = instance.replicas.count;
-    words_[2] = instance.loader_workers;
-    words_[3] = instance.loader_buffers;
-    words_[4] = instance.batch_bytes;
-    std::copy(instance.device_ids.begin(), instance.device_ids.end(), words_.begin() + kFacts);
-  }
-  void set_cpus(const std::vector<topology::Core>& cores) {
-    auto to = words_.begin() + static_cast<std::ptrdiff_t>(kFacts + most_stages_);
-    for (const auto& core : cores) {
-      if (to != words_.end()) *to++ = core.cpus.front();
-    }
-  }
+  plan::PlanRequest::Instance instance;
+  std::vector<std::int64_t> cpus;
 
-  plan::PlanRequest::Instance instance(int stages) const {
-    plan::PlanRequest::Instance instance{
-        .replicas = {static_cast<int>(words_[0]), static_cast<int>(words_[1])},
-        .loader_workers = static_cast<int>(words_[2]),
-        .loader_buffers = static_cast<int>(words_[3]),
-        .batch_bytes = words_[4]};
-    const auto count = instance.replicas.count * stages;
-    instance.device_ids.assign(words_.begin() + kFacts, words_.begin() + kFacts + count);
-    return instance;
+  std::vector<std::int64_t> words(std::size_t most_stages) const {
+    std::vector<std::int64_t> words{instance.replicas.first, instance.replicas.count,
+                                    instance.loader_workers, instance.loader_buffers,
+                                    instance.batch_bytes};
+    words.insert(words.end(), instance.device_ids.begin(), instance.device_ids.end());
+    words.resize(kFacts + most_stages, -1);
+    words.insert(words.end(), cpus.begin(), cpus.end());
+    words.resize(kFacts + most_stages + kMostCores, -1);
+    return words;
   }
-  std::vector<std::int64_t> cpus() const {
-    std::vector<std::int64_t> cpus(
-        words_.begin() + static_cast<std::ptrdiff_t>(kFacts + most_stages_), words_.end());
-    std::erase(cpus, -1);
-    return cpus;
-  }
-  std::vector<std::int64_t>& words() noexcept { return words_; }
-
- private:
-  static constexpr std::ptrdiff_t kFacts = 5;
-
-  std::vector<std::int64_t> words_;
-  std::size_t most_stages_;
 };
 
-/// The cores of each, among those of all; none where it has all of them.
+Card card_from(std::span<const std::int64_t> words, int stages, std::size_t most_stages) {
+  Card card{.instance = {.replicas = {static_cast<int>(words[0]), static_cast<int>(words[1])},
+                         .loader_workers = static_cast<int>(words[2]),
+                         .loader_buffers = static_cast<int>(words[3]),
+                         .batch_bytes = words[4]},
+            .cpus = {}};
+  const auto num_stages = static_cast<std::size_t>(card.instance.replicas.count * stages);
+  for (const auto id : words.subspan(Card::kFacts, num_stages)) {
+    card.instance.device_ids.push_back(static_cast<int>(id));
+  }
+  for (const auto cpu : words.subspan(Card::kFacts + most_stages)) {
+    if (cpu >= 0) card.cpus.push_back(cpu);
+  }
+  return card;
+}
+
+/// Sets the cores of each instance, as indices into the cores of all. An instance that may use all
+/// cores has no list.
 void add_cores(const std::vector<Card>& cards, JobCarriers& carriers) {
   std::vector<std::int64_t> all;
   for (const auto& card : cards) {
-    const auto cpus = card.cpus();
-    all.insert(all.end(), cpus.begin(), cpus.end());
+    all.insert(all.end(), card.cpus.begin(), card.cpus.end());
   }
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
   carriers.host_cores = static_cast<int>(all.size());
   for (std::size_t i = 0; i < cards.size(); ++i) {
-    const auto cpus = cards[i].cpus();
+    const auto& cpus = cards[i].cpus;
     if (cpus.size() == all.size()) continue;
     for (const auto cpu : cpus) {
       carriers.instances[i].cores.push_back(
@@ -290,16 +278,11 @@ void add_cores(const std::vector<Card>& cards, JobCarriers& carriers) {
 
 plan::PlanRequest::Instance own_instance(const DataLoader& loader) {
   const auto& layout = loader.layout();
-  plan::PlanRequest::Instance instance{.replicas = layout.local,
-                                       .loader_workers = loader.workers(),
-                                       .loader_buffers = loader.buffers(),
-                                       .batch_bytes = batch_bytes(loader)};
-  for (const auto& stages : layout.device_of) {
-    for (const int device : stages) {
-      instance.device_ids.push_back(layout.device_ids[static_cast<std::size_t>(device)]);
-    }
-  }
-  return instance;
+  return {.replicas = layout.local,
+          .device_ids = layout.ids_by_stage(),
+          .loader_workers = loader.workers(),
+          .loader_buffers = loader.buffers(),
+          .batch_bytes = batch_bytes(loader)};
 }
 
 int first_devices(const std::vector<int>& device_ids, int stages) {
@@ -319,22 +302,21 @@ JobCarriers carriers_of(const Options& options, const DataLoader& loader) {
                                  .instances = world.num_instances(),
                                  .devices_per_replica = layout.stages},
                        .threads_per_device = layout.threads_per_device};
-  constexpr std::size_t kMostCores = 4096;
-  const auto cores = launch::discover_machine().cores;
   const int most_replicas = (layout.replicas + world.num_instances() - 1) / world.num_instances();
-  const int most_stages = most_replicas * layout.stages;
-  Card mine(most_stages, kMostCores);
-  mine.set_instance(own_instance(loader));
-  mine.set_cpus(cores);
-  const auto width = std::ssize(mine.words());
-  std::vector<std::int64_t> all(static_cast<std::size_t>(width * world.num_instances()));
-  world.all_gather({mine.words().data(), width, DataType::I64, "plan"},
+  const auto most_stages = static_cast<std::size_t>(most_replicas * layout.stages);
+  Card mine{.instance = own_instance(loader), .cpus = {}};
+  for (const auto& core : launch::discover_machine().cores) {
+    if (mine.cpus.size() < Card::kMostCores) mine.cpus.push_back(core.cpus.front());
+  }
+  const auto words = mine.words(most_stages);
+  std::vector<std::int64_t> all(words.size() * static_cast<std::size_t>(world.num_instances()));
+  world.all_gather({words.data(), std::ssize(words), DataType::I64, "plan"},
                    {all.data(), std::ssize(all), DataType::I64, "plan"});
   std::vector<Card> cards;
-  for (auto word = all.begin(); word != all.end(); word += width) {
-    cards.emplace_back(std::vector<std::int64_t>(word, word + width),
-                       static_cast<std::size_t>(most_stages));
-    carriers.instances.push_back(cards.back().instance(layout.stages));
+  for (std::size_t at = 0; at < all.size(); at += words.size()) {
+    const auto of_instance = std::span(all).subspan(at, words.size());
+    cards.push_back(card_from(of_instance, layout.stages, most_stages));
+    carriers.instances.push_back(cards.back().instance);
   }
   add_cores(cards, carriers);
   return carriers;

@@ -19,7 +19,7 @@
 
 namespace lockstep::train {
 
-/// The whole job, and what each of its instances has.
+/// The shape of a job, and the replicas, devices and loaders of its instances.
 struct JobCarriers {
   topology::JobShape shape{};
   int threads_per_device = 1;
@@ -27,34 +27,36 @@ struct JobCarriers {
   std::vector<plan::PlanRequest::Instance> instances{};
 };
 
-/// Of the job that this instance is one of: all of them meet here.
+/// The job of this instance. Every instance calls it.
 JobCarriers carriers_of(const Options& options, const DataLoader& loader);
-/// Of one that would be started so, with loaders of such batches.
+
+/// The loaders of a job that has not started.
 struct PlannedLoading {
   std::int64_t batch_bytes = 0;
   data::LoaderMode mode = data::LoaderMode::Async;
   std::optional<int> workers{};
 };
+/// A job that has not started.
 JobCarriers carriers_of(const launch::JobPlan& job, const Options& options,
                         const PlannedLoading& loading);
 
-/// Of a micro-batch, in the loader.
+/// Bytes of a micro-batch in the loader.
 std::int64_t batch_bytes(const DataLoader& loader);
 
-/// What a plan is made for.
+/// A training that needs a plan.
 struct PlanSubject {
-  std::string name;  ///< of the model, for people
+  std::string name;  ///< of the model, for users
   Options options;
   Optimizer optimizer;
   std::size_t num_metrics = 0;
   JobCarriers carriers;
   std::int64_t batch_size = 1;
-  /// What the model is called with, for so many samples: shapes are right, values are not.
+  /// Returns an input of the model with this number of samples. Only its shape matters.
   std::function<at::Tensor(std::int64_t samples)> input;
-  /// Lends a model, on a thread with as many threads as a device has. Its weights stay; its buffers
-  /// and gradients need not.
+  /// Calls a function with a model, on a thread with the compute threads of a device. The function
+  /// keeps the weights; it may change buffers and gradients.
   std::function<void(const std::function<void(nn::Model&)>&)> with_model;
-  /// Hears of blocks that are measured.
+  /// Called for each measured block.
   std::function<void(int done, int total)> on_block = [](int, int) {};
   std::function<void(const std::string&)> tell = [](const std::string&) {};
   std::function<void()> heartbeat = [] {};
@@ -63,17 +65,17 @@ struct PlanSubject {
 struct FoundPlan {
   plan::Plan plan;
   std::string key;               ///< 16 hexadecimal digits
-  std::filesystem::path file{};  ///< where it is kept; nothing where it is not
+  std::filesystem::path file{};  ///< in the cache; empty if the plan could not be stored
   bool is_cached = false;
 };
 
-/// The plan from the cache, or made now and kept there.
+/// Returns the plan from the cache, or makes it and stores it there.
 ///
-/// Errors: `Options` for a split that cannot be; what the model throws when it is measured.
+/// Errors: `Options` for an impossible split; errors of the model when it is measured.
 FoundPlan find_plan(const PlanSubject& subject);
 
-/// The same for all instances of a job, each of which calls it: the first one finds it for all,
-/// while the others wait.
+/// The same for a job: instance 0 finds the plan, and sends it to the others. Every instance calls
+/// it.
 FoundPlan agree_on_plan(const PlanSubject& subject);
 
 }  // namespace lockstep::train

@@ -71,7 +71,7 @@ bool Checkpointer::take_last(const Moment& moment, const std::string& reason,
 }
 
 void Checkpointer::begin_anew() {
-  writer_.wait();  // it reads weights that are about to be set
+  writer_.wait();  // it reads the old weights
   last_ = {};
   evaluated_step_ = -1;
 }
@@ -90,7 +90,7 @@ void Checkpointer::take(const Moment& moment, const std::string& reason, Copy co
   last_ = moment.position;
   last_time_ = begin;
   last_path_.clear();
-  // It waits for the one before, which uses the same snapshot.
+  // Waits for the previous checkpoint, which uses the same snapshot.
   writer_.begin([this, copy = std::move(copy), manifest = std::move(manifest)] {
     auto content = copy(snapshot_);
     content.manifest = manifest;
@@ -100,7 +100,7 @@ void Checkpointer::take(const Moment& moment, const std::string& reason, Copy co
   cost_.blocked_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// What became of those that were written since, in the words of the log and for the user.
+/// Reports the written checkpoints to the log, and errors to the user.
 void Checkpointer::report() {
   for (const auto& written : writer_.take_results()) {
     cost_.writer_seconds += written.cpu_seconds;

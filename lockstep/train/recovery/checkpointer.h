@@ -18,46 +18,48 @@
 
 namespace lockstep::train {
 
-/// What is known of the moment at which a checkpoint is taken.
+/// The position and the facts of a checkpoint.
 struct Moment {
   checkpoint::Position position;
   std::vector<std::pair<std::string, std::string>> options;
   std::vector<checkpoint::EpochEntry> history{};
-  std::string job{};  ///< the launcher's name for it
+  std::string job{};  ///< the launcher's id of the job
 };
 
-/// Takes the checkpoints of a training on the one instance that writes them: decides when, and has
-/// them copied and written in the background.
+/// Takes the checkpoints of a training, on the one instance that writes them: decides when to take
+/// a checkpoint, and copies and writes it in the background.
 ///
-/// One thread at a time. A checkpoint that could not be written is told of, and ends nothing.
+/// One thread at a time. If a checkpoint cannot be written, the user gets a warning, and the
+/// training continues.
 class Checkpointer {
  public:
   struct Listeners {
     std::function<void(const std::string&)> tell;
     const events::EventLog* log = nullptr;
   };
-  /// For a training that goes on after this step. Errors: those of `CheckpointFolder`.
+  /// The training continues after `step`. Errors: those of `CheckpointFolder`.
   Checkpointer(const CheckpointOptions& options, std::int64_t step, Listeners listeners);
   ~Checkpointer();
 
-  /// Copies the state into the snapshot, on the writer's thread.
+  /// Copies the state into the snapshot, on the thread of the writer.
   using Copy = std::function<checkpoint::Content(Snapshot&)>;
 
-  /// Whether it is time for one after this step. One that is late is due as soon as the one before
-  /// is written.
+  /// Whether a checkpoint is due after this step. A checkpoint that is late is due when the
+  /// previous one is written.
   bool is_due(std::int64_t step);
   void take_due(const Moment& moment, Copy copy) { take(moment, "interval", std::move(copy)); }
-  /// Somebody wants one now.
+  /// For a request of the user.
   void take_asked(const Moment& moment, Copy copy) { take(moment, "signal", std::move(copy)); }
-  /// An evaluation at this step came to that.
+  /// Receives the metrics of an evaluation at this step.
   void after_evaluation(std::int64_t step, const std::map<std::string, double>& metrics);
-  /// An epoch is over, with all that belongs to it.
+  /// Takes a checkpoint at the end of an epoch if one is due, or if the metrics are the best so
+  /// far.
   void after_epoch(const Moment& moment, const std::function<Copy()>& copy);
-  /// Takes one, unless the last was of this very moment, and waits until it is on disk. Returns
-  /// whether it is.
+  /// Takes a checkpoint, unless the last one has the same position, and waits until it is on disk.
+  /// Returns whether it was written.
   bool take_last(const Moment& moment, const std::string& reason,
                  const std::function<Copy()>& copy);
-  /// Other weights come, and steps are counted from 0 again.
+  /// The program sets other weights, and steps count from 0 again.
   void begin_anew();
 
   const CheckpointCost& cost() const noexcept { return cost_; }
@@ -73,14 +75,14 @@ class Checkpointer {
   checkpoint::Interval interval_;
   Listeners listeners_;
   Snapshot snapshot_;
-  std::optional<double> best_;  ///< value of the metric among the checkpoints that are there
+  std::optional<double> best_;  ///< best value of the metric among the existing checkpoints
   std::int64_t evaluated_step_ = -1;
   std::map<std::string, double> metrics_;
-  checkpoint::Position last_;  ///< of the last one, or where training began
+  checkpoint::Position last_;  ///< of the last checkpoint, or of the beginning
   Clock::time_point last_time_ = Clock::now();
   std::filesystem::path last_path_;
   CheckpointCost cost_;
-  checkpoint::BackgroundWriter writer_;  ///< goes first: it uses the snapshot
+  checkpoint::BackgroundWriter writer_;  ///< destroyed first, because it uses the snapshot
 };
 
 }  // namespace lockstep::train

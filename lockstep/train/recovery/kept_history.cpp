@@ -24,8 +24,8 @@ checkpoint::EpochEntry entry_of(const EpochResult& result, int fit) {
               result.validation ? values_of(*result.validation) : std::map<std::string, double>()};
 }
 
-// A record is: whether it is there, training (loss, metrics), whether there was a validation,
-// validation. The first number is written last, so a record that a crash cut off is not there.
+// A record: 1 if it is complete, training (loss, metrics), 1 if there was a validation, validation.
+// The first number is written last, so a record that a crash has cut off is not complete.
 
 KeptHistory::KeptHistory(comm::Communicator& communicator, int epochs,
                          const std::vector<Metric>& metrics,
@@ -42,8 +42,8 @@ KeptHistory::KeptHistory(comm::Communicator& communicator, int epochs,
   keep();
 }
 
-/// Memory knows better, where it knows something. What is of another training (more epochs, other
-/// metrics) is no help.
+/// A record in memory takes precedence. Entries of another training (more epochs, other metrics)
+/// are ignored.
 void KeptHistory::take(const checkpoint::EpochEntry& entry) {
   if (entry.epoch > num_epochs() || find(static_cast<int>(entry.epoch))) return;
   const auto training = result_of(entry.training);
@@ -66,7 +66,7 @@ std::optional<StepResult> KeptHistory::result_of(
   return read(numbers.data());
 }
 
-/// A host that was replaced remembers nothing: all take the longest memory.
+/// A host that was replaced has no records, so all hosts use the records of the host with the most.
 void KeptHistory::agree() {
   std::int64_t mine = 0;
   for (std::size_t at = 0; at < records_.size(); at += width()) mine += records_[at] != 0 ? 1 : 0;
@@ -79,15 +79,11 @@ void KeptHistory::agree() {
                           static_cast<int>(longest - all.begin()));
 }
 
-/// So that it outlives the host, or the checkpoint, that this one has it from.
+/// Stores records that another host or a checkpoint had.
 void KeptHistory::keep() {
   for (int epoch = 1; epoch <= num_epochs(); ++epoch) {
     if (const auto known = find(epoch)) put(*known);
   }
-}
-
-std::size_t KeptHistory::begin_of(int epoch) const noexcept {
-  return static_cast<std::size_t>(epoch - 1) * width();
 }
 
 StepResult KeptHistory::read(const double* from) const {

@@ -153,11 +153,6 @@ void Recovery::finish_epoch(int epoch) {
   checkpointer_->after_epoch(moment(), [&] { return training_->begin_copy(); });
 }
 
-/// The checkpoints so far belong to the old weights.
-void Recovery::before_load() {
-  if (is_writer()) checkpointer_->begin_anew();
-}
-
 void Recovery::pass_on_requests() {
   if (!signals_) return;
   if (signals_->wants_stop()) training_->request(Request::Stop);
@@ -241,10 +236,6 @@ void Recovery::remember(const checkpoint::EpochEntry& entry) {
   } else {
     *same = entry;
   }
-}
-
-std::vector<checkpoint::EpochEntry> Recovery::resumed_history() const {
-  return resumed_ ? resumed_->history : std::vector<checkpoint::EpochEntry>();
 }
 
 bool Recovery::take_checkpoint(const std::string& reason) {

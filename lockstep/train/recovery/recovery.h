@@ -15,7 +15,6 @@
 #include "lockstep/train/api/data_loader.h"
 #include "lockstep/train/api/statistics.h"
 #include "lockstep/train/engine/step_account.h"
-#include "lockstep/train/engine/step_requests.h"
 #include "lockstep/train/planner/job_layout.h"
 #include "lockstep/train/recovery/checkpointer.h"
 #include "lockstep/train/recovery/replay.h"
@@ -80,7 +79,10 @@ class Recovery {
 
   Replay& replay() noexcept { return replay_; }
   void finish_epoch(int epoch);
-  void before_load();
+  /// The program sets the weights. The checkpoints so far belong to the old weights.
+  void before_load() {
+    if (is_writer()) checkpointer_->begin_anew();
+  }
 
   /// `step` is the next step of the iteration.
   StepPosition before_step(const DataLoader::Iteration& iteration, std::int64_t step);
@@ -98,7 +100,9 @@ class Recovery {
   /// Adds the result of an epoch to all later checkpoints.
   void remember(const checkpoint::EpochEntry& entry);
   /// The results in the checkpoint that the run continues with; empty except on instance 0.
-  std::vector<checkpoint::EpochEntry> resumed_history() const;
+  std::vector<checkpoint::EpochEntry> resumed_history() const {
+    return resumed_ ? resumed_->history : std::vector<checkpoint::EpochEntry>();
+  }
 
   /// The checkpoint that the run continues with; empty: memory, or a new run.
   const std::filesystem::path& checkpoint_path() const noexcept { return checkpoint_path_; }

@@ -16,7 +16,7 @@ void Replay::begin(const Progress& before, std::int64_t finished_epochs,
   position_ = std::move(position);
 }
 
-/// Whether it is known which loader stood where, and that nothing else has to be walked past.
+/// Whether the position of the loader is known, and no other steps must be passed.
 bool Replay::can_jump() const {
   return loop_ == 1 && before_.steps > 0 && walked_ == 0 && walked_before_load_ == 0 &&
          loads_ == before_.loads && before_.loop == 1 && before_.loader != kSeveralLoaders &&
@@ -49,7 +49,7 @@ std::int64_t Replay::walk(std::int64_t steps, std::int64_t loader_epoch) {
       walked_before_load_ += steps;
       return steps;
     }
-    // The program does not set weights where it did before: it knows that they are there.
+    // The program does not set the weights again, because it knows that they are set.
     loads_ = before_.loads;
   }
   const auto done = std::clamp<std::int64_t>(before_.steps - walked_, 0, steps);
@@ -59,7 +59,7 @@ std::int64_t Replay::walk(std::int64_t steps, std::int64_t loader_epoch) {
 
 bool Replay::walk_past_load() {
   if (++loads_ <= before_.loads) return false;
-  walked_ = before_.steps;  // from here on it is a new way
+  walked_ = before_.steps;  // all later steps are new
   return true;
 }
 

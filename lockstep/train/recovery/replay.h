@@ -9,37 +9,34 @@
 
 namespace lockstep::train {
 
-/// The way that a run which goes on has gone before, and how far its program, which begins at its
-/// beginning, has walked it again.
+/// Skips the completed steps of a resumed run, whose program starts again from its beginning.
 ///
-/// Where the steps so far were made in the program's first loop over epochs, by its only model and
-/// from one loader that it walks over once in an epoch, the loop begins with the epoch that is not
-/// finished, and the loader is told. Everything else, and what was done of that epoch, is walked
-/// past step by step, which costs nothing. One thread at a time.
+/// If all steps so far belong to the first loop over epochs, to the only model, and to one loader
+/// that is read once in an epoch, the loop begins with the unfinished epoch, and the loader seeks
+/// to it. All other completed steps are skipped one by one, which is fast. One thread at a time.
 class Replay {
  public:
-  /// What the run goes on from; a run that begins has made no step.
+  /// `before` is the progress of the run that this run continues; a new run has no steps.
   void begin(const Progress& before, std::int64_t finished_epochs,
              std::shared_ptr<LoopPosition> position);
 
-  /// The number of the first epoch of a loop over 1, …, count; count + 1 where all are done.
+  /// Returns the first epoch of a loop over 1, …, count; count + 1 if all are finished.
   int begin_loop(int count);
   void begin_epoch(int epoch) noexcept { epoch_ = epoch; }
-  /// Which loop over epochs the program is in, from 1, and in which epoch of it.
+  /// The current loop over epochs, and the epoch in it; both count from 1.
   int loop() const noexcept { return loop_; }
   int epoch() const noexcept { return epoch_; }
 
-  /// Walks past some steps of a loader's epoch, and says how many of them were made before.
-  /// Errors: `Options` where the loader was told to begin elsewhere.
+  /// Passes some steps of an epoch of a loader. Returns how many of them are completed already.
+  /// Errors: `Options` if the loader did not seek to the unfinished epoch.
   std::int64_t walk(std::int64_t steps, std::int64_t loader_epoch);
 
-  /// The program sets weights from outside. Returns whether that is still to be done: else it is a
-  /// part of what the run goes on from.
+  /// The program sets the weights. Returns false if the run that this run continues has done so.
   bool walk_past_load();
-  /// How often it has, those that it left out this time included.
+  /// How often the program has set the weights, with the skipped times.
   std::int64_t loads() const noexcept { return loads_; }
 
-  /// Steps that were made before.
+  /// Completed steps of the run that this run continues.
   std::int64_t first_step() const noexcept { return before_.steps; }
 
  private:
@@ -51,9 +48,9 @@ class Replay {
   int loop_ = 0;
   int epoch_ = 0;
   std::int64_t loads_ = 0;
-  std::int64_t walked_ = 0;                ///< steps since weights were set last
-  std::int64_t walked_before_load_ = 0;    ///< and before that
-  std::optional<std::int64_t> jumped_to_;  ///< epoch of the loader, until it is there
+  std::int64_t walked_ = 0;                ///< steps since the weights were last set
+  std::int64_t walked_before_load_ = 0;    ///< steps before that
+  std::optional<std::int64_t> jumped_to_;  ///< epoch of the loader, until the loader is there
 };
 
 }  // namespace lockstep::train

@@ -24,7 +24,7 @@ void add_schedule(const Options& options, NamedOptions& to) {
   to.emplace_back("warmup-epochs", fmt::format("{}", schedule.warmup_epochs));
   switch (schedule.kind) {
     case ScheduleKind::Constant:
-      return;  // one may train for longer than was planned
+      return;  // more epochs than planned are allowed
     case ScheduleKind::Step:
       to.emplace_back("step-epochs", fmt::format("{}", schedule.step_epochs));
       to.emplace_back("step-factor", fmt::format("{}", schedule.step_factor));

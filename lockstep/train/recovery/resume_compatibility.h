@@ -10,8 +10,8 @@
 #include "lockstep/train/api/options.h"
 #include "lockstep/train/planner/job_layout.h"
 
-// What the bits of a training depend on, as names and values: checkpoints hold it, and a training
-// that goes on from one must have the same.
+// The options that change the bits of a training, as names and values. A checkpoint has them, and a
+// training that continues it must have the same.
 
 namespace lockstep::train {
 
@@ -21,14 +21,14 @@ NamedOptions matching_options(const Options& options, const JobLayout& layout,
                               const Optimizer& optimizer);
 NamedOptions matching_options(const DataLoader& loader);
 
-/// What of the options is compared: those of a loader may be known later than the others.
+/// The compared options. Those of a loader may be known later than the others.
 enum class Compared : std::uint8_t { All, AllButLoader, LoaderAlone };
 
-/// Errors: `Options`, with each whose value was another when the checkpoint was taken.
+/// Errors: `Options`, with all options that have another value than in the checkpoint.
 void check_matches(const checkpoint::Manifest& manifest, const std::string& path,
                    const NamedOptions& now, Compared compared);
 
-/// A number that stands for the values of a loader's options among others; 0 where there are none.
+/// A fingerprint of the options of a loader; 0 if there are none.
 std::uint64_t loader_print(const NamedOptions& options);
 
 }  // namespace lockstep::train

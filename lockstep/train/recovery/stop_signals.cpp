@@ -10,12 +10,12 @@
 namespace lockstep::train {
 namespace {
 
-// A handler is handed nothing, so what it changes has to be known to it beforehand.
+// A signal handler has no argument for its data, so the data are global.
 std::atomic<bool> wants_checkpoint{false};
-std::atomic<std::int64_t> asked_to_stop_ns{0};  // when; 0: not
+std::atomic<std::int64_t> asked_to_stop_ns{0};  // time of the request; 0: none
 struct sigaction before_stop;
 struct sigaction before_checkpoint;
-static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a handler may touch nothing else");
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler may not lock");
 
 std::mutex users_mutex;
 int users = 0;
@@ -36,7 +36,7 @@ void note(int signal) {
   std::int64_t first = 0;
   const auto now = now_ns();
   if (asked_to_stop_ns.compare_exchange_strong(first, now) || now - first < kSecond) return;
-  // Whoever asks again does not want to wait for a step.
+  // A second request does not wait for the end of the step.
   ::sigaction(SIGTERM, &before_stop, nullptr);
   ::raise(SIGTERM);
 }

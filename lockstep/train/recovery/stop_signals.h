@@ -2,12 +2,14 @@
 
 namespace lockstep::train {
 
-/// While one of these lives, SIGUSR1 and SIGTERM ask this process for a checkpoint, the latter also
-/// to end after it. What they did before they do again afterwards; another SIGTERM that comes a
-/// while after the first does so at once. Within that while it is the same one: whoever ends a
-/// group of processes also signals the launcher, which hands it on.
+/// Handles signals while an object exists. SIGUSR1 requests a checkpoint; SIGTERM requests one and
+/// the end of the training. The destructor restores the previous handlers.
 ///
-/// Signals are the process's, and so are requests: any thread may call a member of any of these.
+/// A second SIGTERM, at least a second after the first, calls the previous handler. An earlier one
+/// counts as the same signal: if a whole group of processes is signaled, the launcher also forwards
+/// its own signal.
+///
+/// All objects of a process share the requests. Any thread may call a member.
 class StopSignals {
  public:
   StopSignals();
@@ -15,9 +17,9 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Whether SIGUSR1 has come since the last call.
+  /// Whether SIGUSR1 has arrived since the last call.
   bool take_checkpoint_request() noexcept;
-  /// Whether SIGTERM has come since `forget_stop`, be it before this was made.
+  /// Whether SIGTERM has arrived since `forget_stop`, also before this object was created.
   bool wants_stop() const noexcept;
   void forget_stop() noexcept;
 };

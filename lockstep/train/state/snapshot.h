@@ -5,11 +5,11 @@
 
 namespace lockstep::train {
 
-/// Memory for a copy of a training's state. It is used again for the next copy, since new memory
-/// takes long to come from the system.
+/// Memory for a copy of the state of a training. The next copy reuses it, because the allocation of
+/// new memory is slow.
 class Snapshot {
  public:
-  /// Forgets what is in it, and has room for so many bytes then.
+  /// Discards the content, and makes room for this number of bytes.
   void clear(std::size_t bytes) {
     if (bytes > bytes_) {
       memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -18,7 +18,7 @@ class Snapshot {
     used_ = 0;
   }
 
-  /// The next bytes, at the beginning of a line of the cache.
+  /// Returns the next bytes, which begin at a cache line.
   std::byte* take(std::size_t bytes) noexcept {
     auto* const taken = memory_.get() + used_;
     used_ += whole_lines(bytes);

@@ -60,6 +60,7 @@ WeightUpdate::WeightUpdate(UpdateRules rules, const WeightLayout& layout, const 
       layout_(&layout),
       shape_(&shape),
       totals_(&totals),
+      num_states_(static_cast<std::size_t>(rules_.optimizer.num_states())),
       streams_(shape.bytes() >= kStreamBytes) {}
 
 void WeightUpdate::measure_gradients(const Part& part, std::span<double> values) const {
@@ -118,7 +119,7 @@ Slice WeightUpdate::slice_of(const Run& run, const UpdateInput& input) const {
               .next_weights = shape_->weights(input.next).subspan(run.first, run.count),
               .state = {},
               .next_state = {}};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(rules_.optimizer.num_states()); ++i) {
+  for (std::size_t i = 0; i < num_states_; ++i) {
     slice.state[i] = shape_->kept(input.current, i).subspan(run.first, run.count);
     slice.next_state[i] = shape_->kept(input.next, i).subspan(run.first, run.count);
   }
@@ -141,29 +142,22 @@ void WeightUpdate::update(const Part& part, const UpdateInput& input,
   if (decision.is_skipped || totals_->changed(input.totals)[run.index] == 0) {
     return copy_unchanged(run, input);
   }
+  const auto trust = decision.trust.empty() ? 1 : decision.trust[run.index];
   if (streams_) {
-    update_streaming(run, input, decision);
+    update_streaming(run, input, decision.clip, trust);
   } else {
-    update_run(run, input, decision);
+    optimizer::update(rules_.optimizer, slice_of(run, input), facts_of(run, input), decision.clip,
+                      trust);
   }
   update_average(run, input);
 }
 
-void WeightUpdate::update_run(const Run& run, const UpdateInput& input,
-                              const StepDecision& decision) const {
-  const auto trust = decision.trust.empty() ? 1 : decision.trust[run.index];
-  optimizer::update(rules_.optimizer, slice_of(run, input), facts_of(run, input), decision.clip,
-                    trust);
-}
-
 /// Writes piece by piece to a scratch that stays in the cache, and from there to memory past the
 /// caches, because this step does not read the new values again.
-void WeightUpdate::update_streaming(const Run& run, const UpdateInput& input,
-                                    const StepDecision& decision) const {
+void WeightUpdate::update_streaming(const Run& run, const UpdateInput& input, float clip,
+                                    double trust) const {
   std::array<std::array<float, kPiece>, 3> scratch;
   const auto facts = facts_of(run, input);
-  const auto trust = decision.trust.empty() ? 1 : decision.trust[run.index];
-  const auto states = static_cast<std::size_t>(rules_.optimizer.num_states());
   for (std::size_t done = 0; done < run.count; done += kPiece) {
     const auto count = std::min(kPiece, run.count - done);
     const auto to = slice_of(
@@ -171,12 +165,12 @@ void WeightUpdate::update_streaming(const Run& run, const UpdateInput& input,
         input);
     auto slice = to;
     slice.next_weights = std::span(scratch[0]).first(count);
-    for (std::size_t i = 0; i < states; ++i) {
+    for (std::size_t i = 0; i < num_states_; ++i) {
       slice.next_state[i] = std::span(scratch[i + 1]).first(count);
     }
-    optimizer::update(rules_.optimizer, slice, facts, decision.clip, trust);
+    optimizer::update(rules_.optimizer, slice, facts, clip, trust);
     optimizer::stream_piece(slice.next_weights, to.next_weights);
-    for (std::size_t i = 0; i < states; ++i) {
+    for (std::size_t i = 0; i < num_states_; ++i) {
       optimizer::stream_piece(slice.next_state[i], to.next_state[i]);
     }
   }
@@ -189,7 +183,7 @@ void WeightUpdate::end_parts() const noexcept {
 /// For a parameter that has no gradient on any replica, and for all parameters in a skipped step.
 void WeightUpdate::copy_unchanged(const Run& run, const UpdateInput& input) const {
   copy(shape_->weights(input.current), shape_->weights(input.next), run.first, run.count);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(rules_.optimizer.num_states()); ++i) {
+  for (std::size_t i = 0; i < num_states_; ++i) {
     copy(shape_->kept(input.current, i), shape_->kept(input.next, i), run.first, run.count);
   }
   if (!rules_.step_rules.averages()) return;

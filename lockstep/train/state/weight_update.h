@@ -84,9 +84,7 @@ class WeightUpdate {
   Run run_of(const Part& part) const;
   Slice slice_of(const Run& run, const UpdateInput& input) const;
   UpdateFacts facts_of(const Run& run, const UpdateInput& input) const;
-  void update_run(const Run& run, const UpdateInput& input, const StepDecision& decision) const;
-  void update_streaming(const Run& run, const UpdateInput& input,
-                        const StepDecision& decision) const;
+  void update_streaming(const Run& run, const UpdateInput& input, float clip, double trust) const;
   void copy_unchanged(const Run& run, const UpdateInput& input) const;
   void update_average(const Run& run, const UpdateInput& input) const;
   void update_buffer(const Part& part, const UpdateInput& input, bool is_skipped) const;
@@ -95,6 +93,7 @@ class WeightUpdate {
   const WeightLayout* layout_;
   const StateShape* shape_;
   const LeafTotals* totals_;
+  std::size_t num_states_;
   bool streams_;  ///< a version of the state is larger than any cache
 };
 

@@ -9,13 +9,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/scalar_types.h"
-#include "lockstep/train/backends/cpu/replica.h"
+#include "lockstep/train/backends/replica.h"
 #include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 namespace {
 
-/// Of a leaf without losses and metrics, which are the user's business here.
+/// The leaves have no losses and metrics.
 LeafTotals totals_of(const WeightLayout& layout) {
   return {layout, /*replicas=*/0, /*metrics=*/0};
 }
@@ -39,7 +39,7 @@ at::Tensor MirroredTensors::view(const at::Tensor& flat, const PlacedTensor& pla
   return flat.as_strided(placed.sizes, placed.strides, placed.first);
 }
 
-/// Instance 0's values, and of them those of its first replica.
+/// Broadcasts the values of the first replica of instance 0.
 void MirroredTensors::share_first_values() {
   const torch::NoGradGuard no_grad;
   const auto& first = replicas_.front();
@@ -55,7 +55,7 @@ void MirroredTensors::share_first_values() {
 }
 
 void MirroredTensors::share(const at::Tensor& tensor) {
-  // Booleans travel as the bytes that they are.
+  // Booleans are sent as bytes.
   auto values = tensor.scalar_type() == at::kBool ? tensor.to(at::kByte) : tensor.contiguous();
   group_->broadcast({values.data_ptr(), values.numel(), nn::data_type_of(values.scalar_type()),
                      "mirrored values"});
@@ -88,7 +88,7 @@ std::vector<at::Tensor> MirroredTensors::parameters() const {
   return parameters;
 }
 
-/// A tied parameter may be several tensors, of whose gradients the sum counts.
+/// A tied parameter may be several tensors, whose gradients are added.
 bool MirroredTensors::write_gradient(const nn::Slot& slot, const PlacedTensor& placed,
                                      const at::Tensor& leaf) {
   bool is_there = false;
@@ -102,7 +102,7 @@ bool MirroredTensors::write_gradient(const nn::Slot& slot, const PlacedTensor& p
   return is_there;
 }
 
-/// A replica that reads other memory than the one copy would not see what an optimizer changes.
+/// A replica that reads other memory than the shared copy would not see updates.
 void MirroredTensors::check_stayed() const {
   for (std::size_t i = 0; i < replicas_.size(); ++i) {
     check_tensors_stayed(replicas_[i], nn::slots_of(sources_[i]()));
@@ -119,7 +119,7 @@ void MirroredTensors::check_stayed() const {
   }
 }
 
-/// Gradients, buffers, and behind them what else everybody has to know of a replica.
+/// Gradients, buffers, and the totals of a replica.
 at::Tensor MirroredTensors::leaf_of(const std::vector<nn::Slot>& slots) {
   const auto totals = totals_of(layout_);
   auto leaf =
@@ -137,7 +137,7 @@ at::Tensor MirroredTensors::leaf_of(const std::vector<nn::Slot>& slots) {
   return leaf;
 }
 
-/// The leaves of all replicas of the job.
+/// Adds the leaves of all replicas of the job.
 at::Tensor MirroredTensors::add_up() {
   std::vector<at::Tensor> leaves;
   std::vector<comm::ConstBuffer> buffers;
@@ -172,7 +172,7 @@ void MirroredTensors::combine() {
     tensor.mutable_grad() = is_mean ? gradient / replicas : gradient.clone();
   }
   for (const auto& buffer : layout_.buffers) {
-    if (*changed++ == 0) continue;  // what nobody changed stays to the bit
+    if (*changed++ == 0) continue;  // an unchanged buffer keeps its bits
     view(values_, buffer).copy_(view(sum, buffer) / replicas);
     for (const auto& slots : replicas_) slots[buffer.slot].tensor().copy_(view(values_, buffer));
   }

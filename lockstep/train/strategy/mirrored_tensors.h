@@ -12,32 +12,32 @@
 
 namespace lockstep::train {
 
-/// Tensors that are the same on every replica of the job, and stay so.
+/// Tensors that stay the same on every replica of the job.
 ///
-/// Each local replica has tensors of its own, so that each has gradients of its own. Their
-/// parameters are read in place from the instance's one copy; floating-point buffers belong to a
-/// replica until `combine`, which makes them one again; buffers of whole numbers are each replica's
-/// own, and have to agree. All begin with the values of instance 0.
+/// Each local replica has its own tensors, and therefore its own gradients. The parameters share
+/// one copy for each instance. Each replica has its own floating-point buffers until `combine`
+/// averages them, and its own integer buffers, which must agree. All begin with the values of
+/// instance 0.
 class MirroredTensors {
  public:
-  /// What a replica is made of, now.
+  /// Returns the current tensors of a replica.
   using Source = std::function<std::vector<nn::NamedTensor>()>;
 
-  /// By local replica, all of the same names and shapes.
-  /// Errors: those of `lay_out_weights`; those of collectives where instances bring other tensors.
+  /// `sources` are by local replica. All have the same names and shapes.
+  /// Errors: those of `lay_out_weights`; those of collectives if instances have different tensors.
   MirroredTensors(std::shared_ptr<ReplicaGroup> group, std::vector<Source> sources);
 
   ReplicaGroup& group() const noexcept { return *group_; }
-  /// What an optimizer changes: those of the first local replica, which all others see.
+  /// The tensors for an optimizer: those of the first local replica. All others share their memory.
   std::vector<at::Tensor> parameters() const;
 
-  /// Adds up the gradients of all replicas, or takes their mean, and leaves the result at
-  /// `parameters`; those of the replicas are gone. Where no replica has one, there is none. Buffers
-  /// that some replica has changed become the mean over all.
-  /// Errors: `Options` for a gradient that is sparse, where buffers of whole numbers differ, and
-  /// where a tensor was replaced instead of written.
+  /// Adds or averages the gradients of all replicas, and stores the result in the gradients of
+  /// `parameters`. The gradients of the replicas are reset. Buffers that a replica has changed
+  /// become the mean over all replicas.
+  /// Errors: `Options` for a sparse gradient, for integer buffers that differ, and for a tensor
+  /// that was replaced.
   void combine();
-  /// Forgets the gradients of all local replicas.
+  /// Resets the gradients of all local replicas.
   void forget_gradients();
 
  private:
@@ -52,9 +52,9 @@ class MirroredTensors {
 
   std::shared_ptr<ReplicaGroup> group_;
   std::vector<Source> sources_;                  ///< by local replica
-  std::vector<std::vector<nn::Slot>> replicas_;  ///< what they were made of, likewise
+  std::vector<std::vector<nn::Slot>> replicas_;  ///< their tensors
   WeightLayout layout_;
-  at::Tensor values_;  ///< the one copy: parameters, then floating-point buffers
+  at::Tensor values_;  ///< the shared copy: parameters, then floating-point buffers
 };
 
 }  // namespace lockstep::train

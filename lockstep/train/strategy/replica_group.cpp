@@ -78,16 +78,8 @@ nn::DrawKey ReplicaGroup::next_module_key() noexcept {
 
 void ReplicaGroup::guarded(const char* where, const std::function<void()>& action) {
   auto& communicator = options_.world().communicator();
-  try {
-    nn::with_torch_errors(where, action);
-  } catch (const Error& error) {
-    communicator.report_failure(error);
-    throw;
-  } catch (const std::exception& error) {
-    communicator.report_failure(
-        Error(ErrorKind::PeerLost, fmt::format("{}: {}", where, error.what())));
-    throw;
-  }
+  nn::with_torch_errors(where, action,
+                        [&](const Error& error) { communicator.report_failure(error); });
 }
 
 void check_numbers(const char* where, const at::Tensor& tensor) {

@@ -14,8 +14,9 @@ bool overlaps(const PlacedTensor& placed, const comm::hosts::Bucket& bucket) {
 
 }  // namespace
 
-EarlyLeaf::EarlyLeaf(Replica& replica, comm::ShardedUpdate& updates, const WeightLayout& weights,
-                     const LeafTotals& totals)
+BucketedGradientSender::BucketedGradientSender(Replica& replica, comm::ShardedUpdate& updates,
+                                               const WeightLayout& weights,
+                                               const LeafTotals& totals)
     : replica_(replica), updates_(updates), weights_(weights), totals_(totals) {
   for (const auto& bucket : updates_.early_buckets()) {
     num_parameters_.push_back(0);
@@ -24,23 +25,22 @@ EarlyLeaf::EarlyLeaf(Replica& replica, comm::ShardedUpdate& updates, const Weigh
     }
   }
   for (std::size_t i = 0; i < weights_.parameters.size(); ++i) {
-    // One that stands in several places of a model is complete when all of them are, and has to
-    // wait for the end.
+    // A parameter that is used in several places has its gradient only at the end of the pass.
     const auto& tensors = replica_.slots()[weights_.parameters[i].slot].tensors;
     if (tensors.size() == 1) hooks_.emplace_back(tensors.front(), [this, i] { take(i); });
   }
 }
 
-void EarlyLeaf::begin(const Replica::LeafFormat& format) {
+void BucketedGradientSender::begin(const Replica::LeafFormat& format) {
   format_ = format;
   num_missing_ = num_parameters_;
   is_last_pass_ = true;
 }
 
-void EarlyLeaf::take(std::size_t parameter) {
+void BucketedGradientSender::take(std::size_t parameter) {
   if (!is_last_pass_) return;
   const std::lock_guard lock(mutex_);
-  if (!updates_.is_at_last_leaf()) return;  // an earlier replica is yet to come
+  if (!updates_.is_at_last_leaf()) return;  // an earlier replica is missing
   if (replica_.is_written(parameter)) {
     throw Error(ErrorKind::Options,
                 fmt::format("model: the gradient of '{}' is added to twice in one backward pass",

@@ -5,34 +5,35 @@
 
 #include "lockstep/comm/sharded_update.h"
 #include "lockstep/nn/gradient_hook.h"
-#include "lockstep/train/backends/cpu/replica.h"
+#include "lockstep/train/backends/replica.h"
 
 namespace lockstep::train {
 
-/// Hands in the gradients of an instance's last replica while that goes backward for the last time
-/// in a step, bucket by bucket: on several hosts they are on their way before the pass is over.
+/// Sends gradients to the other hosts before the backward pass is complete: takes the leaf of the
+/// last replica bucket by bucket, during its last backward pass of a step.
 ///
-/// Used by the thread that goes backward, but for `mutex()`: whoever else takes leaves meanwhile
-/// holds it.
-class EarlyLeaf {
+/// The thread of the backward pass uses this object. Other threads that take leaves hold `mutex()`.
+class BucketedGradientSender {
  public:
-  EarlyLeaf(Replica& replica, comm::ShardedUpdate& updates, const WeightLayout& weights,
-            const LeafTotals& totals);
-  EarlyLeaf(const EarlyLeaf&) = delete;
-  EarlyLeaf& operator=(const EarlyLeaf&) = delete;
+  BucketedGradientSender(Replica& replica, comm::ShardedUpdate& updates,
+                         const WeightLayout& weights, const LeafTotals& totals);
+  BucketedGradientSender(const BucketedGradientSender&) = delete;
+  BucketedGradientSender& operator=(const BucketedGradientSender&) = delete;
 
   std::mutex& mutex() noexcept { return mutex_; }
 
-  /// The last backward pass of a step: gradients that come while it lives are final.
+  /// The last backward pass of a step. Gradients that are complete during its lifetime are final.
   class Pass {
    public:
-    Pass(EarlyLeaf& leaf, const Replica::LeafFormat& format) : leaf_(leaf) { leaf_.begin(format); }
-    ~Pass() { leaf_.is_last_pass_ = false; }
+    Pass(BucketedGradientSender& sender, const Replica::LeafFormat& format) : sender_(sender) {
+      sender_.begin(format);
+    }
+    ~Pass() { sender_.is_last_pass_ = false; }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
    private:
-    EarlyLeaf& leaf_;
+    BucketedGradientSender& sender_;
   };
 
  private:
@@ -46,8 +47,8 @@ class EarlyLeaf {
   std::mutex mutex_;
   bool is_last_pass_ = false;
   Replica::LeafFormat format_;
-  std::vector<int> num_parameters_;  ///< that have elements in a bucket, by bucket
-  std::vector<int> num_missing_;     ///< those of them that have yet to come
+  std::vector<int> num_parameters_;  ///< with elements in a bucket, by bucket
+  std::vector<int> num_missing_;     ///< of these, without a gradient so far
   std::vector<nn::GradientHook> hooks_;
 };
 

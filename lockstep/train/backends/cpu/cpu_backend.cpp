@@ -92,8 +92,8 @@ void CpuBackend::prepare(const Preparation& preparation) {
                                 .most_batches = preparation.loader.buffers()});
   const bool overlaps = options.overlap() == Overlap::On && layout.stages == 1;
   if (overlaps && !context_.state.sum().early_buckets().empty()) {
-    early_ = std::make_unique<EarlyLeaf>(replicas_.back(), context_.state.sum(),
-                                         context_.state.weights(), context_.state.totals());
+    sender_ = std::make_unique<BucketedGradientSender>(
+        replicas_.back(), context_.state.sum(), context_.state.weights(), context_.state.totals());
   }
 }
 
@@ -181,8 +181,8 @@ double CpuBackend::enter(const plan::FlowTask& task, events::SpanSink* spans) {
 void CpuBackend::run_backward(const plan::FlowTask& task) {
   const bool is_last = task.replica + 1 == std::ssize(replicas_) &&
                        task.micro_batch + 1 == context_.setup.options.gradient_accumulation();
-  std::optional<EarlyLeaf::Pass> pass;
-  if (early_ && is_last) pass.emplace(*early_, leaf_format());
+  std::optional<BucketedGradientSender::Pass> pass;
+  if (sender_ && is_last) pass.emplace(*sender_, leaf_format());
   pipelines_[static_cast<std::size_t>(task.replica)].backward(task.stage, task.micro_batch);
 }
 
@@ -207,7 +207,7 @@ void CpuBackend::write_leaf(const plan::FlowTask& task) {
   }
   if (++stages_written_ < context_.layout().stages) return;
   stages_written_ = 0;
-  const auto lock = early_ ? std::unique_lock(early_->mutex()) : std::unique_lock<std::mutex>();
+  const auto lock = sender_ ? std::unique_lock(sender_->mutex()) : std::unique_lock<std::mutex>();
   context_.state.sum().take_leaf();
 }
 

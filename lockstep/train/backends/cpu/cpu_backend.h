@@ -44,7 +44,7 @@ class CpuBackend final : public HostBackend {
   DeviceThreads threads_;
   std::vector<Replica> replicas_;
   std::vector<ReplicaPipeline> pipelines_;
-  std::unique_ptr<EarlyLeaf> early_;  ///< only if the job is on several hosts
+  std::unique_ptr<BucketedGradientSender> sender_;  ///< only if the job is on several hosts
   std::optional<plan::StepFlow> flow_;
   std::atomic<int> stages_written_ = 0;  ///< of the current leaf
 };

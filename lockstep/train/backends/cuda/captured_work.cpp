@@ -9,8 +9,8 @@
 namespace lockstep::train {
 namespace {
 
-/// libtorch enters each graph with the random generator of its GPU, whose list of them has no lock:
-/// instances that are threads of one process would break it.
+/// libtorch registers each graph with the random generator of its GPU, without a lock. Instances
+/// that are threads of one process would corrupt the list of graphs.
 std::mutex& generator_of(int device) {
   static std::array<std::mutex, C10_COMPILE_TIME_MAX_GPUS> generators;
   return generators.at(static_cast<std::size_t>(device));
@@ -18,7 +18,7 @@ std::mutex& generator_of(int device) {
 
 }  // namespace
 
-/// Other threads may talk to CUDA meanwhile: the loader's, and autograd's.
+/// Other threads may use CUDA during the recording: those of the loader and of autograd.
 CapturedWork::CapturedWork(const std::function<void()>& work, const CapturedWork* like)
     : device_(c10::cuda::current_device()) {
   const std::lock_guard lock(generator_of(device_));

@@ -7,14 +7,14 @@
 
 namespace lockstep::train {
 
-/// Work for a GPU that is recorded once and launched as one as often as wanted: the same kernels on
-/// the same memory. What it allocates on the way stays its own.
+/// Work for a GPU that is recorded once, and launched many times: the same kernels on the same
+/// memory. It keeps the memory that it allocates.
 class CapturedWork {
  public:
-  /// Records what `work` gives to libtorch's current stream, without running it. `like`, where
-  /// there is one, lends its memory: the two are never under way at the same time.
+  /// Records the work that `work` adds to libtorch's current stream, without running it. Shares the
+  /// memory of `like`, if it is not null: the two must never run at the same time.
   ///
-  /// Errors: what `work` throws; libtorch's, where it does something that only a host can decide.
+  /// Errors: those of `work`; those of libtorch if the host must decide what is computed.
   CapturedWork(const std::function<void()>& work, const CapturedWork* like);
   ~CapturedWork();
   CapturedWork(const CapturedWork&) = delete;

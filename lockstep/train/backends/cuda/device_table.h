@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-/// Entries in a GPU's memory, and room for them on the host, from where they are sent.
+/// Entries in the memory of a GPU, and a copy on the host from which they are sent.
 template <typename Entry>
 class DeviceTable {
  public:
@@ -18,7 +18,7 @@ class DeviceTable {
 
   std::size_t size() const noexcept { return count_; }
   Entry* data() const noexcept { return device_.as<Entry>(); }
-  /// What the next `send` sends. It must not be written while one is under way.
+  /// The entries that the next `send` sends. Do not write them during a transfer.
   std::span<Entry> entries() const noexcept { return {host_.as<Entry>(), count_}; }
 
   void send(gpu::Stream stream) const { send_first(count_, stream); }
@@ -28,7 +28,7 @@ class DeviceTable {
   void send_part(std::size_t first, std::size_t count, gpu::Stream stream) const {
     gpu::copy_to_device(host_.as<Entry>() + first, data() + first, count * sizeof(Entry), stream);
   }
-  /// Into `entries`, when the stream has come there.
+  /// Copies into `entries`, when the stream reaches this point.
   void fetch_first(std::size_t count, gpu::Stream stream) const {
     gpu::copy_to_host(device_.data(), host_.data(), count * sizeof(Entry), stream);
   }

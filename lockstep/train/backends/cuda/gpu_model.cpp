@@ -8,7 +8,7 @@
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/random/random_scope.h"
 #include "lockstep/nn/scalar_types.h"
-#include "lockstep/train/backends/cpu/replica.h"
+#include "lockstep/train/backends/replica.h"
 
 namespace lockstep::train {
 
@@ -59,7 +59,7 @@ void GpuModel::begin_replica() {
   integers_.copy_(state_.integers());
 }
 
-/// A loss of 16 bits would be too coarse to follow, whatever its model computes with.
+/// The loss is always computed in 32 bits, because a loss of 16 bits would be too coarse.
 at::Tensor GpuModel::forward(const Fields& fields) const {
   auto output = model_->forward(model_input(fields, task_));
   return at::isReducedFloatingType(output.scalar_type()) ? output.to(at::kFloat) : output;
@@ -74,7 +74,7 @@ at::Tensor GpuModel::metrics_of(const at::Tensor& output, const Fields& fields) 
   return sums.empty() ? at::zeros({0}, buffers_.options()) : at::stack(sums);
 }
 
-/// Only what goes forward is cast: what goes backward follows it.
+/// Only the forward pass is cast. The backward pass uses the same types.
 std::pair<at::Tensor, at::Tensor> GpuModel::learn_from(const Fields& fields,
                                                        std::int64_t groups) const {
   const nn::Autocast autocast(state_.compute());
@@ -105,26 +105,12 @@ GpuPassResult GpuModel::run(const Fields& fields, const GpuPass& pass, const at:
           .metrics = metrics_of(output, fields)};
 }
 
-/// As it stands in the flat row; undefined where there is none.
-at::Tensor GpuModel::gradient_of(const PlacedParameter& parameter) const {
-  at::Tensor gradient;
-  for (const auto& tensor : slots_[parameter.slot].tensors) {
-    if (!tensor.grad().defined()) continue;
-    refuse_sparse(tensor.grad(), parameter.name);
-    gradient = gradient.defined() ? gradient + tensor.grad() : tensor.grad();
-  }
-  if (!gradient.defined() || gradient.strides() == at::IntArrayRef(parameter.strides)) {
-    return gradient;
-  }
-  return at::empty_strided(parameter.sizes, parameter.strides, gradient.options()).copy_(gradient);
-}
-
 std::vector<gpu::LeafTensor> GpuModel::leaf() {
   const torch::NoGradGuard no_grad;
   gradients_.clear();
   std::vector<gpu::LeafTensor> tensors;
   for (const auto& parameter : layout_.parameters) {
-    gradients_.push_back(gradient_of(parameter));
+    gradients_.push_back(gradient_of(slots_[parameter.slot], parameter));
     const auto& gradient = gradients_.back();
     tensors.push_back(
         {.data = gradient.defined() ? gradient.data_ptr() : nullptr,

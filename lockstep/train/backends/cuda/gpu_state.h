@@ -9,40 +9,40 @@
 
 namespace lockstep::train {
 
-/// What a GPU keeps of a training: one version of the state, byte for byte as the host has it, the
-/// weights that are frozen, and both once more in 16 bits where the model computes in them. What is
-/// not numbers of the model, as the progress, stays what was uploaded.
+/// The state of a training on a GPU: one version with the layout of the host, and the frozen
+/// weights. If the model computes in 16 bits, also 16-bit copies of the weights. The progress in it
+/// is that of the last upload.
 ///
-/// One thread at a time. Work goes to libtorch's current stream.
+/// One thread at a time. Work is added to libtorch's current stream.
 class GpuState {
  public:
-  /// `compute` is what the model computes in: F32, F16 or BF16.
+  /// `compute` is the type in which the model computes: F32, F16 or BF16.
   GpuState(const WeightLayout& layout, const StateShape& shape, DataType compute,
            const at::Device& device);
 
-  /// Takes a version from the host; `frozen` may be null where nothing is.
+  /// Copies a version from the host. `frozen` may be null if no weight is frozen.
   void upload(const std::byte* state, const float* frozen);
-  /// The same for weights and buffers alone.
+  /// Copies only the weights and buffers.
   void refresh(const std::byte* state);
 
   std::byte* data() const { return static_cast<std::byte*>(bytes_.data_ptr()); }
   const StateShape& shape() const noexcept { return shape_; }
   /// f32: parameters, then buffers.
   at::Tensor numbers() const;
-  /// f32: what was learned on average; of the parameters' length.
+  /// f32: the average of the parameters.
   at::Tensor average() const;
   at::Tensor buffers() const;
   at::Tensor integers() const;
-  /// The parameters in 16 bits; undefined where the model computes in f32.
+  /// The parameters in 16 bits; undefined if the model computes in f32.
   const at::Tensor& half() const noexcept { return half_; }
   DataType compute() const noexcept { return compute_; }
   at::Device device() const { return bytes_.device(); }
 
-  /// What the model computes with: in 16 bits, where it computes in them, are parameters of two
-  /// dimensions or more. Norms and biases are few, and sensitive.
+  /// The tensor that the model computes with. Only parameters of two or more dimensions are in 16
+  /// bits, because norms and biases are few and sensitive.
   at::Tensor parameter(const PlacedTensor& placed) const;
   at::Tensor frozen(const PlacedTensor& placed) const;
-  /// The same of the average, in memory of its own.
+  /// A copy of the average, in the same type.
   at::Tensor averaged(const PlacedTensor& placed) const;
 
  private:

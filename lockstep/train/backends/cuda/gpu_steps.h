@@ -17,12 +17,19 @@
 #include "lockstep/gpu/update/update.h"
 #include "lockstep/train/backends/cuda/captured_work.h"
 #include "lockstep/train/backends/cuda/device_table.h"
-#include "lockstep/train/backends/cuda/gpu_errors.h"
 #include "lockstep/train/backends/cuda/gpu_leaves.h"
 #include "lockstep/train/backends/cuda/gpu_transfers.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
 
 namespace lockstep::train {
+
+/// The work of a GPU, for errors.
+struct GpuSite {
+  int device = 0;
+  topology::ReplicaRange replicas{};
+  std::optional<std::int64_t> step{};  ///< of the training, from 0
+  Fuse fuse = Fuse::Auto;
+};
 
 /// Trains on one GPU with work that is recorded once and launched again: whole steps, several in
 /// one launch, or the leaves of single replicas.

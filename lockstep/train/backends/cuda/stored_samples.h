@@ -16,28 +16,28 @@
 
 namespace lockstep::train {
 
-/// Makes the samples of steps on a GPU, from a set that lies there whole: the host decides what
-/// happens to each picture, and sends no more than that.
+/// Makes the samples of steps on a GPU, from a set that is stored there. The host makes the random
+/// decisions for each image, and sends only these.
 ///
-/// Two launches at a time, as `GpuInput` has them: decisions are sent for the next one while the
-/// last is under way. One thread at a time.
+/// As `GpuInput`, it sends the decisions for the next launch while the last one runs. One thread at
+/// a time.
 class StoredSamples {
  public:
-  /// Copies the set to a GPU, the current one, and waits until it is there.
-  /// Errors: `Options` for a set that does not fit, or whose samples are of different sizes.
+  /// Copies the set to the current GPU. Waits.
+  /// Errors: `Options` if the set does not fit, or if its samples have different sizes.
   StoredSamples(const StoredSet& stored, const GpuInputShape& shape, int device);
 
-  /// Decides about the samples of a batch, which begin with the `first` of a step. What was sent
-  /// for the launch before must have arrived.
+  /// Decides about the samples of a batch; the first one is sample `first` of the step. The
+  /// decisions of the last launch must have arrived.
   void send(std::int64_t step, std::int64_t first, const data::Batch& batch, gpu::Stream copies);
   void hand_over(gpu::Stream stream) const;
 
-  /// The fields of all samples of a step, as a loader would have filled them; `numbers` are those
-  /// of the samples.
+  /// The fields of all samples of a step, as a loader would fill them. `numbers` are the indices of
+  /// the samples.
   Fields make(std::int64_t step, const at::Tensor& numbers) const;
 
  private:
-  /// What pictures take beside the set.
+  /// The data for images, besides the set.
   struct Pictures {
     Pictures(const StoredSet& stored, std::size_t field, const GpuInputShape& shape);
 

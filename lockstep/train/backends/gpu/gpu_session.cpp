@@ -29,8 +29,10 @@ class GpuEvaluation {
 
 }  // namespace
 
-GpuSession::GpuSession(const BackendContext& context, std::shared_ptr<const gpu::NcclGroup> group)
+GpuSession::GpuSession(const BackendContext& context, StateSource source,
+                       std::shared_ptr<const gpu::NcclGroup> group)
     : context_(context),
+      source_(source),
       spans_(context.watchers().track("device 0")),
       threads_(1, [threads = context.layout().threads_per_device] {
         nn::use_compute_threads(threads);
@@ -70,15 +72,17 @@ void GpuSession::lend_model(const std::function<void(nn::Model&)>& use) {
   threads_.run([&](int) { use(context_.original.model()); });
 }
 
-void GpuSession::prepare(const TrainingBackend::Preparation& preparation, std::int64_t steps,
-                         Passes passes) {
+/// If the host sums the leaves, a launch computes one leaf. Otherwise a launch has several steps,
+/// and a pass may compute several replicas, unless this would change bits.
+void GpuSession::prepare(const TrainingBackend::Preparation& preparation) {
   const auto& options = context_.setup.options;
+  const bool is_resident = source_ == StateSource::Gpu;
   const auto& loader = preparation.loader;
   const int gpu = *context_.layout().gpu;
   const GpuInputShape input{.replicas = context_.layout().local,
                             .micro_batches = options.gradient_accumulation(),
                             .batch_size = loader.shape().batch_size,
-                            .steps = steps};
+                            .steps = is_resident ? steps_per_launch(options) : 1};
   const GpuDemand demand{
       .weights = context_.state.weights(),
       .shape = context_.state.shape(),
@@ -89,8 +93,9 @@ void GpuSession::prepare(const TrainingBackend::Preparation& preparation, std::i
   // The GPU has one version of the state already.
   const auto memory = gpu::describe_device(gpu).free_bytes +
                       static_cast<std::int64_t>(context_.state.shape().bytes());
-  const auto chosen = choose_passes(input, options.fuse(), passes == Passes::ByReplica,
-                                    groups_that_fit(demand, memory));
+  const bool by_replica = !is_resident || options.is_deterministic();
+  const auto chosen =
+      choose_passes(input, options.fuse(), by_replica, groups_that_fit(demand, memory));
   warn_of_memory(gpu_memory(demand, chosen.front().groups()).total(), memory);
   const int leaves = count_leaves(chosen);
   std::vector<int> leaves_of_all(static_cast<std::size_t>(context_.communicator().size()));
@@ -118,12 +123,12 @@ void GpuSession::warn_of_memory(std::int64_t needed, std::int64_t available) con
       context_.setup.options.fuse() == Fuse::Off ? "" : "--fuse off, or "));
 }
 
-void GpuSession::evaluate(Evaluator& evaluator, StateSource source) {
+void GpuSession::evaluate(Evaluator& evaluator) {
   const auto& loader = evaluator.loader();
   const auto weights = evaluator.task().weights;
   threads_.run([&](int) {
     nn::with_torch_errors("evaluate", [&] {
-      refresh(source, weights);
+      refresh(weights);
       const GpuEvaluation evaluation(
           *gpu_, {loader.fields(), loader.tensors().picture_format(), {}}, weights);
       while (const auto batch = evaluator.take()) {
@@ -135,18 +140,18 @@ void GpuSession::evaluate(Evaluator& evaluator, StateSource source) {
   });
 }
 
-at::Tensor GpuSession::predict(const at::Tensor& input, WeightsKind weights, StateSource source) {
+at::Tensor GpuSession::predict(const at::Tensor& input, WeightsKind weights) {
   at::Tensor output;
   nn::with_torch_errors("predict", [&] {
-    refresh(source, weights);
+    refresh(weights);
     const GpuEvaluation evaluation(*gpu_, {}, weights);
     output = gpu_->predict(input);
   });
   return output;
 }
 
-void GpuSession::refresh(StateSource source, WeightsKind weights) const {
-  if (source == StateSource::Gpu) return;
+void GpuSession::refresh(WeightsKind weights) const {
+  if (source_ == StateSource::Gpu) return;
   if (weights == WeightsKind::Average) return upload();
   gpu_->refresh(context_.state.current());
 }

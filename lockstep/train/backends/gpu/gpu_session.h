@@ -13,8 +13,11 @@ namespace lockstep::train {
 /// Errors: `Unavailable` if there is no GPU, or if its memory is too small.
 class GpuSession {
  public:
+  /// Where the newest state is.
+  enum class StateSource : std::uint8_t { Gpu, Host };
   /// With a `group`, the GPUs of all instances sum the leaves themselves.
-  GpuSession(const BackendContext& context, std::shared_ptr<const gpu::NcclGroup> group);
+  GpuSession(const BackendContext& context, StateSource source,
+             std::shared_ptr<const gpu::NcclGroup> group = nullptr);
 
   GpuTraining& gpu() const noexcept { return *gpu_; }
   events::SpanSink* spans() const noexcept { return spans_; }
@@ -22,24 +25,17 @@ class GpuSession {
   /// Copies the current version of the shared state to the GPU.
   void upload() const;
   void lend_model(const std::function<void(nn::Model&)>& use);
-
-  enum class Passes : std::uint8_t {
-    ByReplica,  ///< a pass computes micro-batches of one replica
-    Any,        ///< a pass may compute several replicas
-  };
   /// Chooses which micro-batches are computed together, from the memory of the GPU.
-  void prepare(const TrainingBackend::Preparation& preparation, std::int64_t steps, Passes passes);
-
-  /// Where the newest state is.
-  enum class StateSource : std::uint8_t { Gpu, Host };
-  void evaluate(Evaluator& evaluator, StateSource source);
-  at::Tensor predict(const at::Tensor& input, WeightsKind weights, StateSource source);
+  void prepare(const TrainingBackend::Preparation& preparation);
+  void evaluate(Evaluator& evaluator);
+  at::Tensor predict(const at::Tensor& input, WeightsKind weights);
 
  private:
-  void refresh(StateSource source, WeightsKind weights) const;
+  void refresh(WeightsKind weights) const;
   void warn_of_memory(std::int64_t needed, std::int64_t available) const;
 
   const BackendContext context_;
+  const StateSource source_;
   events::SpanSink* spans_;
   DeviceThreads threads_;
   std::unique_ptr<GpuTraining> gpu_;

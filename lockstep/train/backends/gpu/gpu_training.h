@@ -21,7 +21,7 @@
 #include "lockstep/train/api/options.h"
 #include "lockstep/train/api/task.h"
 #include "lockstep/train/backends/gpu/gpu_passes.h"
-#include "lockstep/train/backends/replica_result.h"
+#include "lockstep/train/backends/replica.h"
 #include "lockstep/train/engine/step_backend.h"
 #include "lockstep/train/state/state_layout.h"
 

@@ -5,12 +5,8 @@
 namespace lockstep::train {
 
 HostSumGpuBackend::HostSumGpuBackend(const BackendContext& context)
-    : HostBackend(context), session_(context, nullptr) {
+    : HostBackend(context), session_(context, GpuSession::StateSource::Host) {
   times_.push_back({.spans = session_.spans()});
-}
-
-void HostSumGpuBackend::prepare(const Preparation& preparation) {
-  session_.prepare(preparation, 1, GpuSession::Passes::ByReplica);
 }
 
 void HostSumGpuBackend::compute_leaves(std::int64_t) {

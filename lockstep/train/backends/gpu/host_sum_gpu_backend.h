@@ -13,12 +13,10 @@ class HostSumGpuBackend final : public HostBackend {
 
   void load_state() override { session_.upload(); }
   void lend_model(const std::function<void(nn::Model&)>& use) override { session_.lend_model(use); }
-  void prepare(const Preparation& preparation) override;
-  void evaluate(Evaluator& evaluator) override {
-    session_.evaluate(evaluator, GpuSession::StateSource::Host);
-  }
+  void prepare(const Preparation& preparation) override { session_.prepare(preparation); }
+  void evaluate(Evaluator& evaluator) override { session_.evaluate(evaluator); }
   at::Tensor predict(const at::Tensor& input, WeightsKind weights) override {
-    return session_.predict(input, weights, GpuSession::StateSource::Host);
+    return session_.predict(input, weights);
   }
 
  private:

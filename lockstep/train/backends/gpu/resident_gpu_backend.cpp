@@ -10,7 +10,7 @@ namespace lockstep::train {
 ResidentGpuBackend::ResidentGpuBackend(const BackendContext& context,
                                        std::shared_ptr<const gpu::NcclGroup> group)
     : context_(context),
-      session_(context, std::move(group)),
+      session_(context, GpuSession::StateSource::Gpu, std::move(group)),
       gpu_(session_.gpu()),
       training_(gpu_, context.setup.options, context.state.totals()),
       snapshots_(gpu_, context.communicator(), context.state) {}
@@ -20,13 +20,6 @@ void ResidentGpuBackend::load_state() {
   session_.upload();
   progress_ = state.progress();
   training_.continue_from(progress_, state.shape().counts(state.current()));
-}
-
-void ResidentGpuBackend::prepare(const Preparation& preparation) {
-  const auto& options = context_.setup.options;
-  session_.prepare(
-      preparation, steps_per_launch(options),
-      options.is_deterministic() ? GpuSession::Passes::ByReplica : GpuSession::Passes::Any);
 }
 
 void ResidentGpuBackend::begin(const DataLoader::Iteration& iteration, std::int64_t first_step) {

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "lockstep/train/backends/gpu/gpu_session.h"
-#include "lockstep/train/backends/gpu/gpu_snapshots.h"
 #include "lockstep/train/backends/gpu/resident_training.h"
 
 namespace lockstep::train {
@@ -24,14 +23,12 @@ class ResidentGpuBackend final : public TrainingBackend {
   const std::byte* copy_state() override;
   const Progress& progress() const override { return progress_; }
   void lend_model(const std::function<void(nn::Model&)>& use) override { session_.lend_model(use); }
-  void prepare(const Preparation& preparation) override;
+  void prepare(const Preparation& preparation) override { session_.prepare(preparation); }
   void begin(const DataLoader::Iteration& iteration, std::int64_t first_step) override;
   std::vector<StepOutput> run() override;
-  void evaluate(Evaluator& evaluator) override {
-    session_.evaluate(evaluator, GpuSession::StateSource::Gpu);
-  }
+  void evaluate(Evaluator& evaluator) override { session_.evaluate(evaluator); }
   at::Tensor predict(const at::Tensor& input, WeightsKind weights) override {
-    return session_.predict(input, weights, GpuSession::StateSource::Gpu);
+    return session_.predict(input, weights);
   }
 
  private:

@@ -8,10 +8,6 @@
 
 namespace lockstep::train {
 
-std::int64_t steps_per_launch(const Options& options) {
-  return std::min(options.device_iterations(), options.steps_at_once());
-}
-
 void ResidentTraining::continue_from(const Progress& progress,
                                      std::span<const std::int64_t> counts) {
   counts_.assign(counts.begin(), counts.end());
@@ -92,6 +88,32 @@ void ResidentTraining::count(const Step& step) {
   if (step.is_skipped) return;
   const auto has_gradient = gpu_.has_gradient();
   for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += has_gradient[i] != 0 ? 1 : 0;
+}
+
+void GpuSnapshots::begin(const Progress& progress) {
+  if (is_first()) gpu_.begin_download(state_.sum().next_state());
+  progress_ = progress;
+  is_under_way_ = true;
+}
+
+void GpuSnapshots::commit_arrived() {
+  if (!is_under_way_) return;
+  std::int64_t is_there = is_first() && gpu_.is_downloaded() ? 1 : 0;
+  if (communicator_.size() > 1) {
+    communicator_.broadcast({&is_there, 1, DataType::I64, "snapshot"}, 0);
+  }
+  if (is_there != 0) commit();
+}
+
+void GpuSnapshots::finish() {
+  if (!is_under_way_) return;
+  if (is_first()) gpu_.wait_for_download();
+  commit();
+}
+
+void GpuSnapshots::commit() {
+  is_under_way_ = false;
+  state_.publish([&](std::byte* next, float*) { state_.shape().progress(next) = progress_; });
 }
 
 }  // namespace lockstep::train

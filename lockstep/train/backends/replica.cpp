@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cpu/replica.h"
+#include "lockstep/train/backends/replica.h"
 
 #include <fmt/format.h>
 #include <torch/types.h>
@@ -15,7 +15,44 @@
 namespace lockstep::train {
 namespace {
 
-/// A tensor that stood in memory of the engine's gets its own.
+std::vector<std::int64_t> whole_numbers_of(const at::Tensor& tensor) {
+  const auto numbers = tensor.to(at::kCPU, at::kLong).contiguous();
+  const auto* first = numbers.data_ptr<std::int64_t>();
+  return {first, first + numbers.numel()};
+}
+
+void check_is_classifier(const at::Tensor& output, const at::Tensor& labels,
+                         const std::string& field) {
+  const bool is_whole = at::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
+  if (is_whole && output.dim() == 2 && labels.dim() == 1 && output.size(0) == labels.size(0)) {
+    return;
+  }
+  throw Error(ErrorKind::Options,
+              fmt::format("evaluate: expected outputs [samples, classes] and whole numbers "
+                          "[samples] in the field '{}', found outputs {} and {} {}",
+                          field, c10::str(output.sizes()), c10::toString(labels.scalar_type()),
+                          c10::str(labels.sizes())),
+              "name the field that holds one class for each sample");
+}
+
+void add_predictions(const at::Tensor& output, const Fields& fields, const std::string& field,
+                     ReplicaResult& to) {
+  const auto& labels = fields[field];
+  check_is_classifier(output, labels, field);
+  to.classes = output.size(1);
+  to.truths = whole_numbers_of(labels);
+  to.predictions = whole_numbers_of(output.argmax(1));
+  for (const auto truth : to.truths) {
+    if (truth >= 0 && truth < to.classes) continue;
+    throw Error(ErrorKind::Data,
+                fmt::format("evaluate: expected classes of 0 to {} in the field '{}', because the "
+                            "model has {} outputs, found {}",
+                            to.classes - 1, field, to.classes, truth),
+                "evaluate a model that has an output for each class of the dataset");
+  }
+}
+
+/// Copies a tensor out of the memory of the engine.
 void give_own_memory(const at::Tensor& tensor) {
   const torch::NoGradGuard no_grad;
   auto copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
@@ -33,12 +70,58 @@ void copy_integers_of(const WeightLayout& layout, const std::vector<nn::Slot>& s
 
 }  // namespace
 
+at::Tensor model_input(const Fields& fields, const Task& task) {
+  if (task.input) return task.input(fields);
+  return fields.has("image") ? fields["image"] : fields.front();
+}
+
+at::Tensor sum_of(const Metric& metric, const at::Tensor& output, const Fields& fields) {
+  auto sum = metric.sum(output, fields);
+  if (sum.numel() == 1) return sum;
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("metric '{}': expected one number, found {}", metric.name, c10::str(sum.sizes())),
+      "return the sum over the micro-batch");
+}
+
+ReplicaResult evaluate_output(const at::Tensor& output, const Fields& fields, const Task& task,
+                              const std::string& class_field) {
+  ReplicaResult result;
+  // Before the loss: libtorch's error for an unknown class says less.
+  if (!class_field.empty()) add_predictions(output, fields, class_field, result);
+  const auto& loss = task.test_loss ? task.test_loss : task.loss;
+  result.loss = loss(output, fields).item<double>();
+  add_metrics(output, fields, task, result);
+  return result;
+}
+
+void add_metrics(const at::Tensor& output, const Fields& fields, const Task& task,
+                 ReplicaResult& to) {
+  to.metrics.resize(task.metrics.size());
+  for (std::size_t i = 0; i < task.metrics.size(); ++i) {
+    to.metrics[i] += sum_of(task.metrics[i], output, fields).item<double>();
+  }
+}
+
 void refuse_sparse(const at::Tensor& gradient, const std::string& name) {
   if (gradient.layout() == at::kStrided) return;
   throw Error(
       ErrorKind::Options,
       fmt::format("model: the gradient of '{}' is sparse, and only dense ones are combined", name),
       "build the embedding with sparse(false)");
+}
+
+at::Tensor gradient_of(const nn::Slot& slot, const PlacedTensor& parameter) {
+  at::Tensor gradient;
+  for (const auto& tensor : slot.tensors) {
+    if (!tensor.grad().defined()) continue;
+    refuse_sparse(tensor.grad(), parameter.name);
+    gradient = gradient.defined() ? gradient + tensor.grad() : tensor.grad();
+  }
+  if (!gradient.defined() || gradient.strides() == at::IntArrayRef(parameter.strides)) {
+    return gradient;
+  }
+  return at::empty_strided(parameter.sizes, parameter.strides, gradient.options()).copy_(gradient);
 }
 
 void check_tensors_stayed(const std::vector<nn::Slot>& before, const std::vector<nn::Slot>& now) {
@@ -78,7 +161,7 @@ void Replica::attach(const float* weights, const std::byte* state) {
     const auto view = view_of(parameter, weights);
     for (auto tensor : slots_[parameter.slot].tensors) tensor.set_data(view);
   }
-  const auto* all = shape_->weights(state).data();  // buffers count on behind the weights
+  const auto* all = shape_->weights(state).data();  // the buffers are behind the weights
   for (const auto& buffer : layout_->buffers) {
     slots_[buffer.slot].tensor().copy_(view_of(buffer, all));
   }
@@ -119,23 +202,16 @@ ReplicaResult Replica::evaluate(const Fields& fields, const Task& task,
   return evaluate_output(model_->forward(model_input(fields, task)), fields, task, class_field);
 }
 
-/// Returns whether there is one.
+/// Returns whether there is a gradient.
 bool Replica::write_gradient(const PlacedParameter& parameter, const LeafFormat& format,
                              float* leaf) {
-  at::Tensor gradient;
-  for (auto tensor : slots_[parameter.slot].tensors) {
-    if (!tensor.grad().defined()) continue;
-    refuse_sparse(tensor.grad(), parameter.name);
-    gradient = gradient.defined() ? gradient + tensor.grad() : tensor.grad();
-    tensor.mutable_grad().reset();
-  }
+  const auto& slot = slots_[parameter.slot];
+  const auto gradient = gradient_of(slot, parameter);
+  for (auto tensor : slot.tensors) tensor.mutable_grad().reset();
   const std::span to(leaf + parameter.first, static_cast<std::size_t>(parameter.count));
   if (!gradient.defined()) {
     std::fill(to.begin(), to.end(), 0.0F);
     return false;
-  }
-  if (gradient.strides() != at::IntArrayRef(parameter.strides)) {
-    gradient = at::empty_strided(parameter.sizes, parameter.strides).copy_(gradient);
   }
   const std::span<const float> from(gradient.data_ptr<float>(), to.size());
   if (format.type == DataType::F32 && format.loss_scale == 1) {
@@ -146,7 +222,7 @@ bool Replica::write_gradient(const PlacedParameter& parameter, const LeafFormat&
   return true;
 }
 
-/// Returns whether the step changed it.
+/// Returns whether the step changed the buffer.
 bool Replica::write_buffer(const PlacedTensor& buffer, float* leaf, const std::byte* state) const {
   view_of(buffer, leaf).copy_(slots_[buffer.slot].tensor());
   return std::memcmp(leaf + buffer.first, shape_->weights(state).data() + buffer.first,
