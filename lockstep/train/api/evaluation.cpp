@@ -57,14 +57,6 @@ std::int64_t ConfusionMatrix::count(std::int64_t truth, std::int64_t predicted) 
   return found == counts_.end() ? 0 : found->second;
 }
 
-std::int64_t ConfusionMatrix::samples(std::int64_t truth) const {
-  return truths_[checked(truth)];
-}
-
-std::int64_t ConfusionMatrix::predictions(std::int64_t predicted) const {
-  return predictions_[checked(predicted)];
-}
-
 double ConfusionMatrix::precision(std::int64_t of_class) const {
   return share(correct(of_class), predictions(of_class));
 }

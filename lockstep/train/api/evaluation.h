@@ -43,9 +43,11 @@ class LOCKSTEP_API ConfusionMatrix {
   std::int64_t count(std::int64_t truth, std::int64_t predicted) const;
   std::int64_t correct(std::int64_t of_class) const { return count(of_class, of_class); }
   /// Samples of a class.
-  std::int64_t samples(std::int64_t truth) const;
+  std::int64_t samples(std::int64_t truth) const { return truths_[checked(truth)]; }
   /// Samples for which a class is predicted.
-  std::int64_t predictions(std::int64_t predicted) const;
+  std::int64_t predictions(std::int64_t predicted) const {
+    return predictions_[checked(predicted)];
+  }
 
   /// Share of the predictions of a class that are correct; NaN if the class is never predicted.
   double precision(std::int64_t of_class) const;

@@ -169,10 +169,6 @@ Options& Options::checkpoints(const CheckpointOptions& checkpoints) {
   return *this;
 }
 
-Options& Options::resume(const std::string& from) {
-  return set("resume", resume_, checkpoint::parse_resume(from));
-}
-
 Options& Options::must_match(const std::string& name, const std::string& value) {
   check_open("must_match");
   to_match_.emplace_back(name, value);

@@ -146,7 +146,9 @@ class LOCKSTEP_API Options {
   Options& checkpoints(const CheckpointOptions& checkpoints);
   /// Continues from the newest complete checkpoint. An empty `from` requires a checkpoint, "auto"
   /// starts a new run if there is none, and a path names a checkpoint or a folder of checkpoints.
-  Options& resume(const std::string& from = {});
+  Options& resume(const std::string& from = {}) {
+    return set("resume", resume_, checkpoint::parse_resume(from));
+  }
   /// Adds a value that must be equal when training continues from a checkpoint.
   Options& must_match(const std::string& name, const std::string& value);
 

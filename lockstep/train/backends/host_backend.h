@@ -57,10 +57,12 @@ class HostBackend : public TrainingBackend, protected StepBackend {
   void reduce(std::int64_t index) final;
   void check(std::int64_t index) final;
   void measure_gradients(std::int64_t index) final;
-  void decide(std::int64_t index) final;
+  void decide(std::int64_t /*index*/) final {
+    decision_ = update_.decide(sum_.measured(), sum_.totals());
+  }
   void measure_trust(std::int64_t index) final;
   void update(std::int64_t index) final;
-  void commit(std::int64_t index) final;
+  void commit(std::int64_t /*index*/) final { sum_.commit(); }
   void report(std::int64_t index) final;
 
   UpdateInput update_input() const;

@@ -218,10 +218,6 @@ void Engine::publish_first_version(const Progress& progress) {
   });
 }
 
-void Engine::attach(WeightsKind weights, const std::byte* state) {
-  original_.attach(weights_in(state_.shape(), state, weights), state);
-}
-
 void Engine::load_state() {
   attach(WeightsKind::Trained, state_.current());
   if (!state_.weights().frozen.empty()) original_.attach_frozen(state_.frozen());

@@ -83,7 +83,9 @@ class Engine final : public Recoverable {
  private:
   comm::Communicator& communicator() const { return setup_.options.world().communicator(); }
   void publish_first_version(const Progress& progress);
-  void attach(WeightsKind weights, const std::byte* state);
+  void attach(WeightsKind weights, const std::byte* state) {
+    original_.attach(weights_in(state_.shape(), state, weights), state);
+  }
   void load_state();
 
   EngineSetup setup_;

@@ -108,10 +108,6 @@ std::optional<EpochResult> KeptHistory::find(int epoch) const {
   return result;
 }
 
-void KeptHistory::put(const EpochResult& result) {
-  if (communicator_.is_leader()) write(reinterpret_cast<double*>(memory_.data()), result);
-}
-
 void KeptHistory::write(double* records, const EpochResult& result) const {
   auto* const record = records + begin_of(result.epoch);
   auto* next = record + 1;

@@ -257,10 +257,6 @@ CheckpointCopy::Copy CheckpointCopy::begin(const std::byte* from) {
   };
 }
 
-void CheckpointCopy::wait() const {
-  if (is_copied_) is_copied_->wait(false);
-}
-
 void CheckpointCopy::wait_before_write() {
   if (!is_copied_ || state_.version() == copied_version_) return;
   Stopwatch watch;

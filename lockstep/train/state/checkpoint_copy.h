@@ -72,7 +72,9 @@ class CheckpointCopy {
   /// Waits until the memory of the next version is not being copied.
   void wait_before_write();
   /// Waits until nothing is being copied.
-  void wait() const;
+  void wait() const {
+    if (is_copied_) is_copied_->wait(false);
+  }
   /// Seconds for which steps have waited for copies.
   double waited_seconds() const noexcept { return waited_seconds_; }
 

@@ -48,14 +48,6 @@ void SharedState::publish(const std::function<void(std::byte*, float*)>& write) 
   sum_.publish();
 }
 
-void SharedState::keep_finished_epochs(std::int64_t epochs) noexcept {
-  if (is_first_) numbers().finished_epochs.store(epochs);
-}
-
-void SharedState::keep_loader_print(std::uint64_t print) noexcept {
-  if (is_first_) numbers().loader_print.store(print);
-}
-
 MemoryUse SharedState::memory() const noexcept {
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
   return {.weights = kBytes * (weights_.num_elements + weights_.num_frozen),

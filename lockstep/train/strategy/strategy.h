@@ -19,23 +19,23 @@
 
 namespace lockstep {
 
-/// What each local replica returned, by replica.
+/// A value of each local replica, by replica.
 template <typename Value>
 using PerReplica = std::vector<Value>;
 
-/// Something that can be reduced: a tensor, or a number.
+/// A tensor or a number.
 template <typename Value>
 concept Reducible = std::same_as<Value, at::Tensor> || std::is_arithmetic_v<Value>;
 
-/// Where what is mirrored is made: the variables of a strategy, and optimizers for them.
+/// Creates the variables of a strategy, and optimizers for them.
 ///
-/// Every instance makes the same, in the same order. Errors: `Options` for what cannot be trained,
-/// and where instances disagree.
+/// Every instance makes the same calls in the same order. Errors: `Options` for a variable that
+/// cannot be trained, and if instances disagree.
 class LOCKSTEP_API Scope {
  public:
-  /// What `make` returns, a shared pointer or a holder of a module, for each local replica, with
-  /// the values of instance 0. It is called once for each; what its constructors draw is of the
-  /// seed, and of how many modules the strategy made before.
+  /// Calls `make` for each local replica. It returns a shared pointer or a holder of a module. The
+  /// modules get the values of instance 0. Random numbers are a function of the seed and of the
+  /// number of modules so far.
   template <typename Make>
   auto module(const Make& make) const {
     using Module = std::remove_cvref_t<decltype(*make())>;
@@ -46,15 +46,15 @@ class LOCKSTEP_API Scope {
     return Mirrored<Module>(std::move(modules), std::move(tensors));
   }
 
-  /// A tensor of f32 to learn. What is handed over is copied.
+  /// A trainable f32 tensor, with a copy of `initial`.
   MirroredVariable variable(const at::Tensor& initial) const;
 
-  /// Each replica begins with this value; to read it is to reduce it.
-  /// Errors: also `Options` for a mean of whole numbers.
+  /// Numbers of each replica that begin with this value, and are reduced when they are read.
+  /// Errors: also `Options` for a mean of integers.
   OnRead on_read(const at::Tensor& initial, comm::ReduceOp op) const;
 
-  /// `Optimizer(parameters, options)` for the parameters of modules and variables of this scope,
-  /// each of which is named once.
+  /// Creates `Optimizer(parameters, options)` for modules and variables of this scope. Pass each of
+  /// them once.
   template <typename Optimizer, typename OptimizerOptions, typename... Variables>
   MirroredOptimizer optimizer(const OptimizerOptions& options,
                               const Variables&... variables) const {
@@ -82,8 +82,8 @@ class LOCKSTEP_API Scope {
   std::shared_ptr<train::ReplicaGroup> group_;
 };
 
-/// How many replicas compute, and what is done on all of them, for people who think in TensorFlow's
-/// terms: the part that both strategies have.
+/// Runs functions on replicas and combines their results, with the terms of TensorFlow. The base of
+/// both strategies.
 ///
 ///     auto strategy = DistributedStrategy(options);       // or LocalStrategy
 ///     auto scope = strategy.scope();
@@ -101,23 +101,22 @@ class LOCKSTEP_API Scope {
 ///     const double loss = strategy.reduce(ReduceOp::Mean, losses);
 ///     const auto samples = seen.read();                   // reduced on reading
 ///
-/// What is made in its scope keeps the replicas alive, so nothing is left dangling. All that
-/// crosses instances is combined along the tree over replicas: results are those of R, whatever
-/// number of instances carries it.
+/// Objects of its scope keep the replicas alive. Values are combined along the tree over replicas,
+/// so results depend on R and not on the number of instances.
 ///
-/// It is for loops of one's own, on CPUs. `TrainingModel` and `Trainer`, made from the strategy's
-/// options, have more: stages, GPUs, checkpoints and recovery.
+/// A strategy is for custom loops on CPUs. `TrainingModel` and `Trainer`, which can be made from
+/// the options of the strategy, also support stages, GPUs, checkpoints and recovery.
 ///
 /// A handle: copies refer to the same replicas. One thread at a time. Every instance makes the same
 /// calls in the same order.
 ///
-/// Errors: `Options` for what cannot be meant; those of collectives. What fails on one replica
-/// fails on every instance; then only destruction is allowed.
+/// Errors: `Options` for invalid arguments; those of collectives. An error of one replica is an
+/// error on every instance. After it only destruction is allowed.
 class LOCKSTEP_API Strategy {
  public:
   /// R: replicas of the whole job.
   int num_replicas_in_sync() const;
-  /// Those of this instance.
+  /// Replicas of this instance.
   int num_local_replicas() const;
   int first_replica() const;
   /// For loaders, `TrainingModel` and `Trainer`.
@@ -125,9 +124,9 @@ class LOCKSTEP_API Strategy {
 
   Scope scope() const { return Scope(shared_group()); }
 
-  /// Calls `function(replica)` for each local replica, those of different devices at the same time,
-  /// and returns what each returned. What it draws at random is of the replica and the number of
-  /// the call. A replica is computed as a whole, also where it has several devices.
+  /// Calls `function(replica)` for each local replica, in parallel on different devices, and
+  /// returns the results. Random numbers are a function of the replica and the number of the call.
+  /// A replica is not divided into stages, even if it has several devices.
   template <std::invocable<const ReplicaContext&> Function>
   auto run(const Function& function) const {
     using Value = std::invoke_result_t<const Function&, const ReplicaContext&>;
@@ -143,8 +142,8 @@ class LOCKSTEP_API Strategy {
     }
   }
 
-  /// Combines what the replicas of all instances returned: tensors of one type and shape, or
-  /// numbers. Errors: also `Options` for a mean of whole numbers.
+  /// Combines the values of the replicas of all instances: tensors of one type and shape, or
+  /// numbers. Errors: also `Options` for a mean of integers.
   template <Reducible Value>
   Value reduce(comm::ReduceOp op, const PerReplica<Value>& values) const {
     if constexpr (std::same_as<Value, at::Tensor>) {
@@ -160,13 +159,13 @@ class LOCKSTEP_API Strategy {
 
  protected:
   explicit Strategy(Options options);
-  /// Replicas of as many devices as a replica has.
+  /// Sets the number of replicas: the number of devices divided by the devices per replica.
   void set_devices(int total);
 
  private:
   struct State {
     Options options;
-    std::shared_ptr<train::ReplicaGroup> group{};  ///< from its first use on
+    std::shared_ptr<train::ReplicaGroup> group{};  ///< created on first use
   };
   const std::shared_ptr<train::ReplicaGroup>& shared_group() const;
   train::ReplicaGroup& group() const;
@@ -179,28 +178,29 @@ class LOCKSTEP_API Strategy {
   std::shared_ptr<State> state_;
 };
 
-/// All replicas in this process, as TensorFlow's MirroredStrategy and the IPUStrategy.
+/// All replicas are in this process, as for TensorFlow's MirroredStrategy and the IPUStrategy.
 ///
-/// Errors: `Options` in a process that is one of several instances.
+/// Errors: `Options` in a job with several instances.
 class LOCKSTEP_API LocalStrategy : public Strategy {
  public:
   explicit LocalStrategy(Options options = {});
 
-  /// So many devices are used: total / `Options::devices_per_replica` replicas, as auto_select_ipus
-  /// does. Before anything else. Errors: `Options` where they do not divide.
+  /// Uses this number of devices, as auto_select_ipus: total / `Options::devices_per_replica`
+  /// replicas. Call it before all other functions. Errors: `Options` if the division has a
+  /// remainder.
   LocalStrategy& devices(int total) {
     set_devices(total);
     return *this;
   }
 };
 
-/// The replicas of all instances of the job, as TensorFlow's MultiWorkerMirroredStrategy and the
-/// PopDistStrategy; alone, all of them are in this process.
+/// The replicas of all instances of the job, as for TensorFlow's MultiWorkerMirroredStrategy and
+/// the PopDistStrategy. Without a launcher, all replicas are in this process.
 class DistributedStrategy : public Strategy {
  public:
   explicit DistributedStrategy(Options options = {}) : Strategy(std::move(options)) {}
 
-  /// As `LocalStrategy::devices`; under a launcher, which has decided, it is compared with that.
+  /// As `LocalStrategy::devices`. Under a launcher, the number must match that of the launcher.
   DistributedStrategy& devices(int total) {
     set_devices(total);
     return *this;

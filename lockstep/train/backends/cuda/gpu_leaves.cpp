@@ -59,18 +59,10 @@ void GpuLeaves::prepare(const GpuWork& work) {
   fields_.emplace(work.samples, setup_.compute);
 }
 
-gpu::StepControl* GpuLeaves::control() const {
-  return reinterpret_cast<gpu::StepControl*>(control_.data_ptr());
-}
-
 void GpuLeaves::set_loss_scale(double scale, std::int64_t good_steps) {
   loss_scale_.fill_(scale);
   member(control_, offsetof(gpu::StepControl, good_steps), at::kLong).fill_(good_steps);
   member(control_, offsetof(gpu::StepControl, clip), at::kFloat).fill_(1);
-}
-
-gpu::Chunks GpuLeaves::chunks() const {
-  return {chunks_.data(), static_cast<std::int32_t>(chunks_.size())};
 }
 
 gpu::Chunks GpuLeaves::buffer_chunks() const {

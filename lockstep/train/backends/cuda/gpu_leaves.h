@@ -38,7 +38,9 @@ class GpuLeaves {
   GpuInput& input() noexcept { return *input_; }
 
   /// The decisions of the step, on the GPU.
-  gpu::StepControl* control() const;
+  gpu::StepControl* control() const {
+    return reinterpret_cast<gpu::StepControl*>(control_.data_ptr());
+  }
   const at::Tensor& is_skipped() const noexcept { return is_skipped_; }
   void set_loss_scale(double scale, std::int64_t good_steps);
   /// Sets the step of the training, which is a key of the random layers.
@@ -66,7 +68,7 @@ class GpuLeaves {
   void begin_recording(std::size_t most_passes);
   void end_recording();
 
-  gpu::Chunks chunks() const;
+  gpu::Chunks chunks() const { return {chunks_.data(), static_cast<std::int32_t>(chunks_.size())}; }
   gpu::Chunks parameter_chunks() const { return {chunks_.data(), num_parameter_chunks_}; }
   gpu::Chunks buffer_chunks() const;
   /// By parameter, then buffer, on the GPU: 0 if there is no gradient, or no change.

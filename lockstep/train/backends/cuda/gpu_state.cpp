@@ -58,25 +58,13 @@ at::Tensor GpuState::floats(std::int64_t first, std::int64_t count) const {
   return bytes_.narrow(0, first * kBytes, count * kBytes).view(at::kFloat);
 }
 
-at::Tensor GpuState::numbers() const {
-  return floats(0, layout_.num_elements);
-}
-
 at::Tensor GpuState::average() const {
   const auto* const begin = reinterpret_cast<const float*>(data());
   return floats(shape_.average(data()).data() - begin, layout_.num_parameters);
 }
 
-at::Tensor GpuState::buffers() const {
-  return floats(layout_.num_parameters, layout_.num_elements - layout_.num_parameters);
-}
-
 at::Tensor GpuState::integers() const {
   return bytes_.narrow(0, shape_.integers(data()) - data(), layout_.integer_bytes);
-}
-
-bool GpuState::is_half(const PlacedTensor& placed) const {
-  return half_.defined() && placed.sizes.size() >= 2;
 }
 
 at::Tensor GpuState::parameter(const PlacedTensor& placed) const {

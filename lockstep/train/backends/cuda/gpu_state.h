@@ -28,10 +28,12 @@ class GpuState {
   std::byte* data() const { return static_cast<std::byte*>(bytes_.data_ptr()); }
   const StateShape& shape() const noexcept { return shape_; }
   /// f32: parameters, then buffers.
-  at::Tensor numbers() const;
+  at::Tensor numbers() const { return floats(0, layout_.num_elements); }
   /// f32: the average of the parameters.
   at::Tensor average() const;
-  at::Tensor buffers() const;
+  at::Tensor buffers() const {
+    return floats(layout_.num_parameters, layout_.num_elements - layout_.num_parameters);
+  }
   at::Tensor integers() const;
   /// The parameters in 16 bits; undefined if the model computes in f32.
   const at::Tensor& half() const noexcept { return half_; }
@@ -46,7 +48,9 @@ class GpuState {
   at::Tensor averaged(const PlacedTensor& placed) const;
 
  private:
-  bool is_half(const PlacedTensor& placed) const;
+  bool is_half(const PlacedTensor& placed) const {
+    return half_.defined() && placed.sizes.size() >= 2;
+  }
   at::Tensor floats(std::int64_t first, std::int64_t count) const;
 
   const WeightLayout& layout_;

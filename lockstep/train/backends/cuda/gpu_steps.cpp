@@ -55,6 +55,7 @@ Error gpu_error(const GpuSite& site, const c10::Error& error) {
   return nn::torch_error(text_of(site), error);
 }
 
+/// Other kinds of errors already say what to change.
 Error gpu_error(const GpuSite& site, const Error& error) {
   const auto message = fmt::format("{}: {}", text_of(site), error.what());
   if (error.kind() == ErrorKind::Unavailable) return {error.kind(), message, hint_for_memory(site)};
@@ -185,10 +186,6 @@ void GpuSteps::set_loss_scale(double scale, std::int64_t good_steps) {
   leaves_.set_loss_scale(scale, good_steps);
 }
 
-void GpuSteps::take(std::int64_t step, data::Batch batch) {
-  leaves_.input().take(step, std::move(batch));
-}
-
 /// Returns null if the model cannot be recorded.
 CapturedWork* GpuSteps::recorded(Work& work, std::size_t passes,
                                  const std::function<void()>& action) {
@@ -201,11 +198,9 @@ CapturedWork* GpuSteps::recorded(Work& work, std::size_t passes,
     throw;
   } catch (const c10::Error& error) {
     can_be_recorded_ = false;
-    const std::string text = error.what_without_backtrace();
-    setup_.tell(
-        fmt::format("the model cannot be recorded for the GPU, so its kernels are launched "
-                    "one by one: {}",
-                    text.substr(0, text.find('\n'))));
+    setup_.tell(fmt::format(
+        "the model cannot be recorded for the GPU, so its kernels are launched one by one: {}",
+        first_line(error)));
   }
   leaves_.end_recording();
   if (first_ == nullptr) first_ = work.get();
@@ -269,10 +264,6 @@ std::vector<GpuRecord> GpuSteps::wait() {
     records.back().is_skipped = records_.entries()[step].skipped != 0;
   }
   return records;
-}
-
-GpuLeaves::Found GpuSteps::found_in(std::int64_t step) const {
-  return {.losses = losses_.select(0, step), .metrics = metrics_.select(0, step)};
 }
 
 void GpuSteps::compute_leaves(std::int64_t index) {

@@ -48,7 +48,9 @@ class GpuSteps final : public GpuTraining {
   void wait_for_download() override { download_.wait(); }
   void set_loss_scale(double scale, std::int64_t good_steps) override;
   void prepare(GpuWork work) override;
-  void take(std::int64_t step, data::Batch batch) override;
+  void take(std::int64_t step, data::Batch batch) override {
+    leaves_.input().take(step, std::move(batch));
+  }
   void release() override { leaves_.input().release(); }
   void launch(const GpuLaunch& launch) override;
   std::vector<GpuRecord> wait() override;
@@ -81,7 +83,9 @@ class GpuSteps final : public GpuTraining {
   void keep_integers();
   gpu::UpdateCall update_call() const;
   std::vector<GpuPass> passes_of(int replica) const;
-  GpuLeaves::Found found_in(std::int64_t step) const;
+  GpuLeaves::Found found_in(std::int64_t step) const {
+    return {.losses = losses_.select(0, step), .metrics = metrics_.select(0, step)};
+  }
   void fetch_found();
   GpuRecord record_of(std::size_t step) const;
   float* row(int index) const { return rows_.select(0, index).data_ptr<float>(); }

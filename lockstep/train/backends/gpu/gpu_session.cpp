@@ -64,14 +64,6 @@ GpuSession::GpuSession(const BackendContext& context, StateSource source,
                            context.original.model().clone());
 }
 
-void GpuSession::upload() const {
-  gpu_->upload(context_.state.current(), context_.state.frozen());
-}
-
-void GpuSession::lend_model(const std::function<void(nn::Model&)>& use) {
-  threads_.run([&](int) { use(context_.original.model()); });
-}
-
 /// If the host sums the leaves, a launch computes one leaf. Otherwise a launch has several steps,
 /// and a pass may compute several replicas, unless this would change bits.
 void GpuSession::prepare(const TrainingBackend::Preparation& preparation) {

@@ -23,8 +23,10 @@ class GpuSession {
   events::SpanSink* spans() const noexcept { return spans_; }
 
   /// Copies the current version of the shared state to the GPU.
-  void upload() const;
-  void lend_model(const std::function<void(nn::Model&)>& use);
+  void upload() const { gpu_->upload(context_.state.current(), context_.state.frozen()); }
+  void lend_model(const std::function<void(nn::Model&)>& use) {
+    threads_.run([&](int) { use(context_.original.model()); });
+  }
   /// Chooses which micro-batches are computed together, from the memory of the GPU.
   void prepare(const TrainingBackend::Preparation& preparation);
   void evaluate(Evaluator& evaluator);
