@@ -20,7 +20,7 @@
 #include "lockstep/nn/script/script_model.h"
 #include "lockstep/nn/zoo/resnet.h"
 #include "lockstep/nn/zoo/zoo.h"
-#include "lockstep/train/strategy.h"
-#include "lockstep/train/trainer.h"
-#include "lockstep/train/training_model.h"
+#include "lockstep/train/api/trainer.h"
+#include "lockstep/train/api/training_model.h"
+#include "lockstep/train/strategy/strategy.h"
 #endif

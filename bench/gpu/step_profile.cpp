@@ -17,7 +17,7 @@
 #include "lockstep/data/sets/synthetic.h"
 #include "lockstep/data/transform/presets.h"
 #include "lockstep/nn/zoo/zoo.h"
-#include "lockstep/train/training_model.h"
+#include "lockstep/train/api/training_model.h"
 
 namespace {
 

@@ -5,19 +5,18 @@
 
 #include <cmath>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/nn/module_model.h"
 #include "lockstep/nn/zoo/zoo.h"
-#include "lockstep/train/device_times.h"
-#include "lockstep/train/replica.h"
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/backends/replica.h"
+#include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::bench {
 
 using train::LeafTotals;
 using train::Replica;
 using train::StateShape;
-using train::Stopwatch;
 using train::WeightLayout;
 using train::WeightUpdate;
 

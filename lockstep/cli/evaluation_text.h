@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lockstep/train/evaluation_summary.h"
+#include "lockstep/train/jobs/evaluate_job.h"
 
 namespace lockstep::cli {
 

@@ -10,7 +10,7 @@
 #include "lockstep/launch/discover/host_discovery.h"
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/plan/plan_json.h"
-#include "lockstep/train/plan_training.h"
+#include "lockstep/train/jobs/plan_training.h"
 #include "lockstep/ui/progress.h"
 #include "lockstep/ui/standard_output.h"
 #include "lockstep/ui/train_display.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lockstep/train/plan_training.h"
+#include "lockstep/train/jobs/plan_training.h"
 
 namespace lockstep::cli {
 

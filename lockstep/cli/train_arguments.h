@@ -8,7 +8,7 @@
 #include "lockstep/cli/train_options.h"
 #include "lockstep/cli/vector_unit.h"
 #include "lockstep/topology/identity.h"
-#include "lockstep/train/train_request.h"
+#include "lockstep/train/jobs/train_request.h"
 
 namespace lockstep::cli {
 

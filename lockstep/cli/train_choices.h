@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/train/train_request.h"
+#include "lockstep/train/jobs/train_request.h"
 
 /// The values of the options of `lockstep train` that accept one of a few words. The parser and the
 /// completion of shells both read them.

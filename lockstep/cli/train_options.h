@@ -6,7 +6,7 @@
 
 #include "lockstep/cli/data_arguments.h"
 #include "lockstep/cli/launch_arguments.h"
-#include "lockstep/train/train_request.h"
+#include "lockstep/train/jobs/train_request.h"
 
 namespace CLI {
 class App;

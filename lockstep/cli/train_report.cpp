@@ -3,29 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/cli/train_start.h"
 #include "lockstep/cli/train_summary_text.h"
 #include "lockstep/gpu/devices.h"
 #include "lockstep/monitor/export/environment_facts.h"
 #include "lockstep/monitor/export/report_file.h"
 #include "lockstep/optimizer/schedule.h"
-#include "lockstep/train/job_layout.h"
-#include "lockstep/train/train_job.h"
+#include "lockstep/train/jobs/train_job.h"
+#include "lockstep/train/planner/job_layout.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr std::size_t kMostInstancesShown = 64;
 constexpr std::int64_t kLearningRatePoints = 400;
-
-double unix_time_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::int64_t samples_per_iteration(const train::TrainRequest& request, int replicas) {
   return request.batch_size * request.gradient_accumulation * request.device_iterations * replicas;
@@ -45,12 +41,7 @@ monitor::RunRecorder::Options recorder_options(const train::TrainRequest& reques
 
 void add_phases(const train::TrainSummary& summary, monitor::RunReport& to) {
   events::PhaseSeconds all;
-  for (const auto& seconds : summary.seconds) {
-    all.data += seconds.data;
-    all.compute += seconds.compute;
-    all.reduce += seconds.reduce;
-    all.idle += seconds.idle;
-  }
+  for (const auto& seconds : summary.seconds) all += seconds;
   to.phases.push_back({.name = "all instances", .seconds = all});
   if (summary.seconds.size() < 2) return;
   for (std::size_t i = 0; i < std::min(summary.seconds.size(), kMostInstancesShown); ++i) {
@@ -143,7 +134,7 @@ void TrainReport::add_learning_rate(monitor::RunReport& to) const {
 monitor::RunReport TrainReport::begun_report() {
   const auto& request = arguments_.request;
   monitor::RunReport report{.title = fmt::format("{} on {}", request.model.model, request.dataset)};
-  report.written_s = unix_time_now();
+  report.written_s = unix_seconds();
   report.charts = recorder_.charts();
   add_learning_rate(report);
   report.events = events();

@@ -7,7 +7,7 @@
 #include "lockstep/cli/train_arguments.h"
 #include "lockstep/monitor/export/html_report.h"
 #include "lockstep/monitor/export/run_recorder.h"
-#include "lockstep/train/train_summary.h"
+#include "lockstep/train/jobs/train_job.h"
 
 namespace lockstep::cli {
 

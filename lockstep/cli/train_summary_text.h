@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lockstep/monitor/export/html_report.h"
-#include "lockstep/train/train_summary.h"
+#include "lockstep/train/jobs/train_job.h"
 
 namespace lockstep::cli {
 

@@ -6,12 +6,160 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
 #include "lockstep/comm/leaf_layout.h"
 #include "lockstep/comm/reduce_kernels.h"
-#include "lockstep/comm/sharded_shape.h"
 
 namespace lockstep::comm {
-using namespace sharded;  // NOLINT(google-build-using-namespace): half of this file
+namespace {
+
+using Shape = ShardedUpdate::Shape;
+
+/// All parts of the memory begin at a cache line, so that no two instances write to the same line.
+constexpr std::size_t kLine = 64;
+
+std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+/// The shape of one instance. All numbers except `num_leaves` must be equal on every instance.
+struct Announcement {
+  std::int64_t count;
+  std::int64_t num_totals;
+  std::int64_t state_bytes;
+  std::int64_t type;
+  std::int64_t blocks;  ///< a hash
+  std::int64_t num_leaves;
+
+  bool agrees_with(const Announcement& other) const {
+    return count == other.count && num_totals == other.num_totals &&
+           state_bytes == other.state_bytes && type == other.type && blocks == other.blocks;
+  }
+};
+
+Announcement announcement_of(const Shape& shape) {
+  Fnv blocks;
+  blocks.add(static_cast<std::uint64_t>(shape.values_per_block)).add(shape.fingerprint);
+  blocks.add(static_cast<std::uint64_t>(shape.num_early)).add(shape.common_bytes);
+  for (const auto block : shape.blocks) blocks.add(static_cast<std::uint64_t>(block));
+  return {shape.count,
+          shape.num_totals,
+          static_cast<std::int64_t>(shape.state_bytes),
+          static_cast<std::int64_t>(shape.leaf_type),
+          static_cast<std::int64_t>(blocks.value()),
+          shape.num_leaves};
+}
+
+std::string describe(const Announcement& shape) {
+  return fmt::format("{} {}, {} totals, {} bytes of state, blocks {:08x}", shape.count,
+                     name_of(static_cast<DataType>(shape.type)), shape.num_totals,
+                     shape.state_bytes, static_cast<std::uint64_t>(shape.blocks) & 0xffffffffU);
+}
+
+void check_shape(const Shape& shape, const std::string& name) {
+  const auto expect = [&](bool holds, const std::string& expected, const auto& found) {
+    if (holds) return;
+    throw Error(ErrorKind::Options,
+                fmt::format("ShardedUpdate \"{}\": expected {}, found {}", name, expected, found));
+  };
+  expect(shape.count >= 1, "a count of at least 1", shape.count);
+  expect(shape.num_totals >= 0, "at least 0 totals", shape.num_totals);
+  expect(accumulator_of(shape.leaf_type) == DataType::F32, "leaves of f16, bf16 or f32",
+         name_of(shape.leaf_type));
+  expect(shape.num_leaves >= 1, "at least one leaf", shape.num_leaves);
+  expect(shape.values_per_block >= 0, "at least 0 values per block", shape.values_per_block);
+  expect(shape.num_early >= 0 && shape.num_early <= shape.count,
+         fmt::format("0 to {} elements that come early", shape.count), shape.num_early);
+  expect(shape.state_bytes > 0, "a state", "0 bytes");
+  const bool is_ascending =
+      shape.blocks.empty() ||
+      (shape.blocks.front() == 0 && shape.blocks.back() < shape.count &&
+       std::ranges::adjacent_find(shape.blocks, std::greater_equal<>()) == shape.blocks.end());
+  if (is_ascending) return;
+  throw Error(
+      ErrorKind::Options,
+      fmt::format("ShardedUpdate \"{}\": expected blocks that ascend from 0 and begin below "
+                  "{}",
+                  name, shape.count));
+}
+
+Shape with_blocks(Shape shape) {
+  if (!shape.blocks.empty()) return shape;
+  for (std::int64_t first = 0; first < shape.count; first += ShardedUpdate::kBlock) {
+    shape.blocks.push_back(first);
+  }
+  return shape;
+}
+
+/// Returns the number of leaves of each instance. Throws, on every instance, if shapes differ.
+std::vector<int> agree_on_shape(Communicator& communicator, const Shape& shape,
+                                const std::string& name) {
+  constexpr std::int64_t kWidth = sizeof(Announcement) / sizeof(std::int64_t);
+  const auto mine = announcement_of(shape);
+  std::vector<Announcement> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(ConstBuffer(&mine, kWidth, DataType::I64, name),
+                          Buffer{all.data(), kWidth * communicator.size(), DataType::I64, name});
+  std::vector<int> leaf_counts;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].agrees_with(all.front())) {
+      throw Error(ErrorKind::Options,
+                  fmt::format("ShardedUpdate \"{}\": instances disagree: instance {} has {}, "
+                              "instance {} has {}",
+                              name, communicator.instances().front(), describe(all.front()),
+                              communicator.instances()[rank], describe(all[rank])));
+    }
+    leaf_counts.push_back(static_cast<int>(all[rank].num_leaves));
+  }
+  return leaf_counts;
+}
+
+std::size_t leaf_bytes_of(const Shape& shape) {
+  return whole_lines(static_cast<std::size_t>(shape.count + shape.num_totals) * sizeof(float));
+}
+
+std::size_t measured_bytes_of(const Shape& shape) {
+  return whole_lines(shape.blocks.size() * static_cast<std::size_t>(shape.values_per_block) *
+                     sizeof(double));
+}
+
+std::vector<hosts::Bucket> buckets_of(const Shape& shape) {
+  return hosts::cut_into_buckets(shape.num_early, shape.count + shape.num_totals);
+}
+
+/// Memory for other hosts: the sum, and a counter for each bucket.
+std::size_t bytes_for_hosts(const Shape& shape, int num_hosts) {
+  if (num_hosts == 1) return 0;
+  return leaf_bytes_of(shape) + whole_lines(buckets_of(shape).size() * sizeof(std::uint64_t));
+}
+
+/// Memory of one attempt of the job: measured values, and buffers for nodes.
+std::size_t attempt_bytes_of(const Shape& shape, std::span<const LeafRange> ranges) {
+  std::size_t num_buffers = 0;
+  for (const auto& range : ranges) num_buffers += static_cast<std::size_t>(num_buffers_for(range));
+  return measured_bytes_of(shape) + num_buffers * leaf_bytes_of(shape);
+}
+
+/// Memory that survives a restart: the commit word, two versions, and their common memory.
+std::size_t kept_bytes_of(const Shape& shape) {
+  return kLine + 2 * whole_lines(shape.state_bytes) + whole_lines(shape.common_bytes);
+}
+
+/// The blocks of one of `size` instances: the first one, and the one behind the last.
+std::pair<std::size_t, std::size_t> slice_blocks(const Shape& shape, int rank, int size) {
+  const auto first_from = [&](std::int64_t next) {
+    const auto element = shape.count * next / size;
+    const auto found = std::lower_bound(shape.blocks.begin(), shape.blocks.end(), element);
+    return static_cast<std::size_t>(found - shape.blocks.begin());
+  };
+  return {first_from(rank), first_from(rank + 1)};
+}
+
+/// The first element of a block. For the block behind the last one: the number of elements.
+std::int64_t first_element(const Shape& shape, std::size_t block) {
+  return block < shape.blocks.size() ? shape.blocks[block] : shape.count;
+}
+
+}  // namespace
 
 ShardedUpdate::ShardedUpdate(Communicator& communicator, Shape shape, std::string name)
     : communicator_(communicator),
@@ -39,10 +187,8 @@ std::size_t ShardedUpdate::memory_needed(Shape shape, std::span<const int> leave
 ShardedUpdate::Slice ShardedUpdate::slice_of(Shape shape, int rank, int size) {
   shape = with_blocks(std::move(shape));
   const auto [begin, end] = slice_blocks(shape, rank, size);
-  const auto element = [&](std::size_t block) {
-    return block < shape.blocks.size() ? shape.blocks[block] : shape.count;
-  };
-  return {element(begin), element(end) - element(begin)};
+  const auto first = first_element(shape, begin);
+  return {first, first_element(shape, end) - first};
 }
 
 std::vector<LeafRange> ShardedUpdate::ranges_on_host(const LeafLayout& layout) const {
@@ -134,8 +280,7 @@ void ShardedUpdate::send_to_hosts(int source, std::uint64_t version) {
 }
 
 float* ShardedUpdate::buffer(int rank, int index) const noexcept {
-  const auto stride =
-      whole_lines(static_cast<std::size_t>(leaf_count()) * sizeof(float)) / sizeof(float);
+  const auto stride = leaf_bytes_of(shape_) / sizeof(float);
   return pools_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(index) * stride;
 }
 
@@ -213,21 +358,16 @@ void ShardedUpdate::take_elements(std::int64_t first, std::int64_t count) {
 }
 
 /// An instance owns whole blocks. Instances have about equal numbers of elements.
-ShardedUpdate::BlockRange ShardedUpdate::my_blocks() const {
-  const auto [begin, end] = slice_blocks(shape_, host_.rank(), host_.size());
-  return {begin, end};
-}
-
-std::int64_t ShardedUpdate::first_element(std::size_t block) const {
-  return block < shape_.blocks.size() ? shape_.blocks[block] : shape_.count;
+std::pair<std::size_t, std::size_t> ShardedUpdate::my_blocks() const {
+  return slice_blocks(shape_, host_.rank(), host_.size());
 }
 
 /// With one pass, a sum is needed only until the next one. With several passes, the sum replaces
 /// these blocks of this instance's first node, which no other instance reads. On several hosts, the
 /// sum of the hosts is there already.
 std::span<float> ShardedUpdate::memory_for_sum(std::size_t block) {
-  const auto first = first_element(block);
-  const auto count = static_cast<std::size_t>(first_element(block + 1) - first);
+  const auto first = first_element(shape_, block);
+  const auto count = static_cast<std::size_t>(first_element(shape_, block + 1) - first);
   if (sums_) return {sum_ + first, count};
   if (reduction_.passes == Passes::Several) {
     return {buffer(host_.rank(), counter_.held().front().buffer) + first, count};
@@ -256,7 +396,7 @@ void ShardedUpdate::reduce_totals() {
 }
 
 ShardedUpdate::Part ShardedUpdate::part(std::size_t block) {
-  const auto first = first_element(block);
+  const auto first = first_element(shape_, block);
   const auto sum = memory_for_sum(block);
   if (is_reduced_) return {block, first, sum};
   if (!sums_) {
@@ -269,13 +409,8 @@ ShardedUpdate::Part ShardedUpdate::part(std::size_t block) {
     kernels::divide(DataType::F32, sum.data(), reduction_.divisor,
                     static_cast<std::size_t>(divided));
   }
-  is_reduced_ = reduction_.passes == Passes::Several && block + 1 == my_blocks().end;
+  is_reduced_ = reduction_.passes == Passes::Several && block + 1 == my_blocks().second;
   return {block, first, sum};
-}
-
-ShardedUpdate::Parts ShardedUpdate::parts() {
-  const auto mine = my_blocks();
-  return {*this, mine.begin, mine.end};
 }
 
 std::span<double> ShardedUpdate::values_of(std::size_t block) {
@@ -314,8 +449,8 @@ void ShardedUpdate::reduce(const Reduction& reduction) {
   reduce_totals();
   if (reduction.passes == Passes::One) return;
   const auto width = static_cast<std::size_t>(shape_.values_per_block);
-  const auto mine = my_blocks();
-  std::fill(measured_ + mine.begin * width, measured_ + mine.end * width, 0.0);
+  const auto [begin, end] = my_blocks();
+  std::fill(measured_ + begin * width, measured_ + end * width, 0.0);
 }
 
 void ShardedUpdate::wait_for_leaves() {

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/export.h"
@@ -100,35 +102,6 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
     std::span<float> sum;  ///< sum of all leaves, divided
   };
 
-  /// The parts of this instance, in ascending order. `*it` reduces a part; dereference an iterator
-  /// once.
-  class Parts {
-   public:
-    class Iterator {
-     public:
-      Iterator(ShardedUpdate& update, std::size_t block) : update_(&update), block_(block) {}
-      Part operator*() const { return update_->part(block_); }
-      Iterator& operator++() {
-        ++block_;
-        return *this;
-      }
-      bool operator==(const Iterator& other) const noexcept { return block_ == other.block_; }
-
-     private:
-      ShardedUpdate* update_;
-      std::size_t block_;
-    };
-
-    Parts(ShardedUpdate& update, std::size_t first, std::size_t end)
-        : begin_(update, first), end_(update, end) {}
-    Iterator begin() const noexcept { return begin_; }
-    Iterator end() const noexcept { return end_; }
-
-   private:
-    Iterator begin_;
-    Iterator end_;
-  };
-
   /// Bytes that all instances of a host need together; `leaves` has the number of leaves of each.
   static std::size_t memory_needed(Shape shape, std::span<const int> leaves, int num_hosts = 1);
   /// The elements that one of `size` instances reduces and updates.
@@ -168,8 +141,13 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   /// Waits until all leaves have arrived, and computes the totals. Errors: `Options` if a leaf of
   /// this instance is missing.
   void reduce(const Reduction& reduction);
-  /// The parts of this instance's slice. The first loop after `reduce` computes their sums.
-  Parts parts();
+  /// The parts of this instance's slice, in ascending order. The first loop after `reduce` computes
+  /// their sums: dereference each iterator once.
+  auto parts() {
+    const auto [begin, end] = my_blocks();
+    return std::views::iota(begin, end) |
+           std::views::transform([this](std::size_t block) { return part(block); });
+  }
   /// The measured values of a block of this instance; `values_per_block` numbers, zero after
   /// `reduce`.
   std::span<double> values_of(std::size_t block);
@@ -202,10 +180,6 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   double waited_for_hosts() const noexcept { return waited_for_hosts_; }
 
  private:
-  struct BlockRange {
-    std::size_t begin;
-    std::size_t end;
-  };
   std::vector<LeafRange> ranges_on_host(const LeafLayout& layout) const;
   void lay_out(const LeafLayout& layout);
   void agree_on_version();
@@ -214,8 +188,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   void take_elements(std::int64_t first, std::int64_t count);
   std::byte* state_of(std::uint64_t version) const noexcept;
   float* buffer(int rank, int index) const noexcept;
-  BlockRange my_blocks() const;
-  std::int64_t first_element(std::size_t block) const;
+  /// The first block, and the one behind the last.
+  std::pair<std::size_t, std::size_t> my_blocks() const;
 
   std::int64_t leaf_count() const noexcept { return shape_.count + shape_.num_totals; }
   void check_reduction(const Reduction& reduction) const;

@@ -18,6 +18,16 @@ struct PhaseSeconds {
   double reduce = 0;   ///< gradients of all replicas into one, and the update
   double idle = 0;     ///< the rest
 
+  PhaseSeconds& operator+=(const PhaseSeconds& other) noexcept {
+    data += other.data;
+    compute += other.compute;
+    reduce += other.reduce;
+    idle += other.idle;
+    return *this;
+  }
+  PhaseSeconds operator-(const PhaseSeconds& other) const noexcept {
+    return {data - other.data, compute - other.compute, reduce - other.reduce, idle - other.idle};
+  }
   bool operator==(const PhaseSeconds&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <exception>
 #include <new>
 #include <string>
 
@@ -30,6 +31,20 @@ auto with_torch_errors(const std::string& where, const Action& action) {
   } catch (const std::bad_alloc&) {  // of our own pool
     throw Error(ErrorKind::Unavailable, where + ": there is not enough memory",
                 "a smaller picture, batch or model");
+  }
+}
+
+/// Also calls `report` with the error, before it throws the error.
+template <typename Action, typename Report>
+void with_torch_errors(const std::string& where, const Action& action, const Report& report) {
+  try {
+    with_torch_errors(where, action);
+  } catch (const Error& error) {
+    report(error);
+    throw;
+  } catch (const std::exception& error) {
+    report(Error(ErrorKind::PeerLost, fmt::format("{}: {}", where, error.what())));
+    throw;
   }
 }
 

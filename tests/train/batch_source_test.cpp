@@ -1,4 +1,4 @@
-#include "lockstep/train/batch_source.h"
+#include "lockstep/train/backends/batch_source.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/train/stop_signals.h"
+#include "lockstep/train/recovery/stop_signals.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/subprocess.h"

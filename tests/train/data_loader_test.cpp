@@ -1,4 +1,4 @@
-#include "lockstep/train/data_loader.h"
+#include "lockstep/train/api/data_loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include "lockstep/data/sets/synthetic.h"
 #include "lockstep/data/transform/presets.h"
-#include "lockstep/train/batch_tensors.h"
+#include "lockstep/train/backends/batch_tensors.h"
 #include "tests/nn/tensors.h"
 #include "tests/support/errors.h"
 #include "tests/train/jobs.h"

@@ -1,4 +1,4 @@
-#include "lockstep/train/evaluation.h"
+#include "lockstep/train/api/evaluation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

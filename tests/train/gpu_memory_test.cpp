@@ -1,8 +1,7 @@
-#include "lockstep/train/gpu_memory.h"
-
 #include <gtest/gtest.h>
 
 #include "lockstep/data/sets/synthetic.h"
+#include "lockstep/train/backends/gpu/gpu_passes.h"
 
 namespace lockstep::train {
 namespace {

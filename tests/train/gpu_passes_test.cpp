@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lockstep/train/gpu_training.h"
+#include "lockstep/train/backends/gpu/gpu_training.h"
 
 namespace lockstep::train {
 namespace {

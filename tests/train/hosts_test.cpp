@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "lockstep/comm/host/kept_memory.h"
-#include "lockstep/train/kept_history.h"
+#include "lockstep/train/recovery/kept_history.h"
 #include "tests/comm/hosts_group.h"
 #include "tests/train/recovered_runs.h"
 

@@ -13,7 +13,7 @@
 #include "lockstep/comm/local/local_group.h"
 #include "lockstep/data/sets/array_dataset.h"
 #include "lockstep/nn/random/random_scope.h"
-#include "lockstep/train/training_model.h"
+#include "lockstep/train/api/training_model.h"
 
 namespace lockstep::testing {
 

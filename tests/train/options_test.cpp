@@ -1,4 +1,4 @@
-#include "lockstep/train/options.h"
+#include "lockstep/train/api/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "lockstep/launch/discover/machine_discovery.h"
 #include "lockstep/topology/machine.h"
-#include "lockstep/train/job_layout.h"
+#include "lockstep/train/planner/job_layout.h"
 #include "tests/support/errors.h"
 #include "tests/train/jobs.h"
 

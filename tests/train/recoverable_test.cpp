@@ -4,7 +4,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "lockstep/train/recovery.h"
+#include "lockstep/train/recovery/recovery.h"
 #include "lockstep/weights/tensor_set.h"
 #include "tests/support/errors.h"
 #include "tests/support/scratch_folder.h"

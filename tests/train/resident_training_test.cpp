@@ -1,4 +1,4 @@
-#include "lockstep/train/resident_training.h"
+#include "lockstep/train/backends/gpu/resident_training.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "lockstep/data/sets/synthetic.h"
-#include "lockstep/train/gpu_snapshots.h"
 #include "tests/train/jobs.h"
 
 namespace lockstep::train {

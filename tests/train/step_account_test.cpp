@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/train/engine/step_requests.h"
 #include "tests/support/errors.h"
 
 namespace lockstep::train {

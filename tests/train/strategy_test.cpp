@@ -1,4 +1,4 @@
-#include "lockstep/train/strategy.h"
+#include "lockstep/train/strategy/strategy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/train/task.h"
+#include "lockstep/train/api/task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

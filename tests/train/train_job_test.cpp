@@ -1,4 +1,4 @@
-#include "lockstep/train/train_job.h"
+#include "lockstep/train/jobs/train_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

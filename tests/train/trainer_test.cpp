@@ -1,4 +1,4 @@
-#include "lockstep/train/trainer.h"
+#include "lockstep/train/api/trainer.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

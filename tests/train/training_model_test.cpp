@@ -1,4 +1,4 @@
-#include "lockstep/train/training_model.h"
+#include "lockstep/train/api/training_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/state/weight_update.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/strings.h"
 
@@ -29,10 +30,6 @@ constexpr const char* kLoss = "loss";
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 /// A line of the file: "12 0.25 train/loss".

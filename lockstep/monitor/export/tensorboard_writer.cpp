@@ -6,10 +6,10 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 #include <system_error>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/strings.h"
@@ -52,10 +52,6 @@ constexpr std::int64_t kStringType = 7;
 constexpr std::int64_t kTensorClass = 2;
 
 constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string to_record(const WireMessage& event) {
   const auto& message = event.bytes();
@@ -156,7 +152,7 @@ UniqueFd make_file(const std::string& folder, double now, std::string& path) {
 }  // namespace
 
 TensorBoardWriter::TensorBoardWriter(const std::string& folder)
-    : TensorBoardWriter(folder, seconds_since_1970) {}
+    : TensorBoardWriter(folder, unix_seconds) {}
 
 TensorBoardWriter::TensorBoardWriter(const std::string& folder, WallClock clock)
     : clock_(std::move(clock)) {

@@ -59,13 +59,6 @@ InstanceFacts gather_facts(const topology::Identity& identity, DeviceKind device
           .device_ids = identity.device_ids};
 }
 
-void add(PhaseSeconds& total, const PhaseSeconds& more) noexcept {
-  total.data += more.data;
-  total.compute += more.compute;
-  total.reduce += more.reduce;
-  total.idle += more.idle;
-}
-
 }  // namespace
 
 StatusPublisher::StatusPublisher(const topology::Identity& identity,
@@ -125,7 +118,7 @@ void StatusPublisher::on(const events::StepsDone& event) noexcept {
   state_.samples += event.samples;
   state_.loss = event.loss;
   state_.accuracy = event.accuracy;
-  add(state_.seconds, event.seconds);
+  state_.seconds += event.seconds;
   rate_.add(event.samples, now);
   state_.samples_per_second = rate_.per_second();
   publish(now);

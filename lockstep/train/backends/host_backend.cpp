@@ -86,10 +86,6 @@ void HostBackend::measure_gradients(std::int64_t) {
   sum_.share_measured();
 }
 
-void HostBackend::decide(std::int64_t) {
-  decision_ = update_.decide(sum_.measured(), sum_.totals());
-}
-
 void HostBackend::measure_trust(std::int64_t) {
   const events::TimedScope span(spans_, events::SpanKind::Update, number());
   const auto input = update_input();
@@ -126,10 +122,6 @@ void HostBackend::write_rest_of_next_version() {
   if (!decision_.is_skipped) return copy_integers(shape.integers(input.next));
   std::memcpy(shape.integers(input.next), shape.integers(input.current),
               static_cast<std::size_t>(context_.state.weights().integer_bytes));
-}
-
-void HostBackend::commit(std::int64_t) {
-  sum_.commit();
 }
 
 void HostBackend::report(std::int64_t) {

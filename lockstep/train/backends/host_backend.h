@@ -3,12 +3,21 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/base/clock.h"
+#include "lockstep/train/backends/batch_source.h"
 #include "lockstep/train/backends/training_backend.h"
-#include "lockstep/train/batch_source.h"
-#include "lockstep/train/device_times.h"
 #include "lockstep/train/engine/step_backend.h"
 
 namespace lockstep::train {
+
+/// Times of one device in one step, in seconds.
+struct DeviceTimes {
+  double data = 0;  ///< waiting for batches
+  double compute = 0;
+  double reduce = 0;
+  std::vector<StageCounters> stages{};
+  events::SpanSink* spans = nullptr;  ///< receives the spans of the device's thread
+};
 
 /// The part of a backend that sums the leaves and updates the state in the memory of the host. The
 /// derived classes compute the leaves.
@@ -48,10 +57,12 @@ class HostBackend : public TrainingBackend, protected StepBackend {
   void reduce(std::int64_t index) final;
   void check(std::int64_t index) final;
   void measure_gradients(std::int64_t index) final;
-  void decide(std::int64_t index) final;
+  void decide(std::int64_t /*index*/) final {
+    decision_ = update_.decide(sum_.measured(), sum_.totals());
+  }
   void measure_trust(std::int64_t index) final;
   void update(std::int64_t index) final;
-  void commit(std::int64_t index) final;
+  void commit(std::int64_t /*index*/) final { sum_.commit(); }
   void report(std::int64_t index) final;
 
   UpdateInput update_input() const;

@@ -4,21 +4,34 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/plan/stage_split.h"
-#include "lockstep/train/data_loader.h"
-#include "lockstep/train/engine/engine_setup.h"
+#include "lockstep/train/api/data_loader.h"
+#include "lockstep/train/api/statistics.h"
+#include "lockstep/train/backends/replica.h"
 #include "lockstep/train/engine/evaluator.h"
 #include "lockstep/train/engine/step_account.h"
-#include "lockstep/train/engine/step_requests.h"
-#include "lockstep/train/phase_times.h"
-#include "lockstep/train/replica.h"
+#include "lockstep/train/planner/job_layout.h"
 #include "lockstep/train/state/checkpoint_copy.h"
 #include "lockstep/train/state/shared_state.h"
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::train {
+
+/// The parts of a training, with every option decided.
+struct EngineSetup {
+  Options options;
+  JobLayout layout;
+  std::unique_ptr<nn::Model> model;
+  Optimizer optimizer;
+  Task task;
+  std::function<void(const std::string&)> tell;  ///< receives warnings for the user
+
+  DataType leaf_type() const { return gradient_type(options.precision(), options.half()); }
+  bool has_loss_scaling() const { return leaf_type() == DataType::F16; }
+};
 
 /// The parts of the engine that a backend uses. They outlive the backend.
 struct BackendContext {

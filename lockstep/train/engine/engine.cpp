@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fnv.h"
 #include "lockstep/nn/torch_errors.h"
-#include "lockstep/train/engine/agreement.h"
-#include "lockstep/train/matching_options.h"
+#include "lockstep/train/recovery/resume_compatibility.h"
 
 namespace lockstep::train {
 namespace {
@@ -28,12 +28,87 @@ UpdateRules rules_of(const EngineSetup& setup) {
                       setup.has_loss_scaling());
 }
 
+/// Hashes of what must be the same on every instance.
+struct Agreement {
+  std::int64_t model;
+  std::int64_t options;
+  std::int64_t optimizer;
+};
+
+std::int64_t hash_of(const std::vector<nn::Slot>& slots) {
+  Fnv hash;
+  for (const auto& slot : slots) {
+    for (const auto& name : slot.names) hash.add(name).add(0);
+    hash.add(static_cast<std::uint64_t>(slot.tensor().scalar_type()));
+    hash.add(slot.tensor().requires_grad() ? 1 : 0);
+    for (const auto extent : slot.tensor().sizes()) hash.add(static_cast<std::uint64_t>(extent));
+  }
+  return static_cast<std::int64_t>(hash.value());
+}
+
+std::int64_t hash_of(const Options& options) {
+  const auto& schedule = options.schedule();
+  Fnv hash;
+  hash.add(fmt::format("{} {} {} {} {} {}", options.gradient_accumulation(),
+                       options.device_iterations(), options.seed(), options.loss_scale(),
+                       name_of(options.reduction()), name_of(options.precision())));
+  hash.add(fmt::format("{} {} {} {} {} {} {}", name_of(options.half()), options.epochs(),
+                       name_of(schedule.kind), schedule.warmup_epochs, schedule.step_epochs,
+                       schedule.step_factor, schedule.final_factor));
+  return static_cast<std::int64_t>(hash.value());
+}
+
+std::int64_t hash_of(const Optimizer& optimizer, const WeightLayout& weights) {
+  Fnv hash;
+  const auto& adam = optimizer.adam();
+  hash.add(fmt::format("{} {} {} {} {} {}", optimizer.name(), optimizer.sgd().momentum,
+                       optimizer.sgd().nesterov, adam.beta1, adam.beta2, adam.epsilon));
+  hash.add(fmt::format("{} {}", optimizer.clip_norm().value_or(0),
+                       optimizer.average_decay().value_or(0)));
+  for (const auto& parameter : weights.parameters) {
+    hash.add(fmt::format("{} {}", parameter.settings.lr, parameter.settings.weight_decay));
+  }
+  return static_cast<std::int64_t>(hash.value());
+}
+
+/// Checks that all instances train the same model with the same options and the same optimizer.
+/// Returns a fingerprint of these and of the number of replicas.
+///
+/// Errors: `Options`, on every instance, if they differ.
+std::uint64_t agree_on_training(comm::Communicator& communicator,
+                                const std::vector<nn::Slot>& slots, const EngineSetup& setup,
+                                const WeightLayout& weights) {
+  constexpr std::int64_t kWidth = sizeof(Agreement) / sizeof(std::int64_t);
+  const Agreement mine{hash_of(slots), hash_of(setup.options), hash_of(setup.optimizer, weights)};
+  std::vector<Agreement> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather({&mine, kWidth, DataType::I64, "agreement"},
+                          {all.data(), kWidth * communicator.size(), DataType::I64, "agreement"});
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    const auto check = [&](std::int64_t Agreement::*part, const char* what) {
+      if (all[rank].*part == all.front().*part) return;
+      throw Error(ErrorKind::Options,
+                  fmt::format("TrainingModel: expected the same {} on every instance, found "
+                              "another on instance {} than on instance 0",
+                              what, communicator.instances()[rank]),
+                  "do not derive it from the instance number, the time or the machine");
+    };
+    check(&Agreement::model, "model");
+    check(&Agreement::options, "options");
+    check(&Agreement::optimizer, "optimizer");
+  }
+  Fnv fingerprint;
+  const auto replicas = std::int64_t{setup.layout.replicas};
+  for (const auto hash : {mine.model, mine.options, mine.optimizer, replicas}) {
+    fingerprint.add(static_cast<std::uint64_t>(hash));
+  }
+  return fingerprint.value();
+}
+
 SharedState open_state(const EngineSetup& setup) {
   auto& communicator = setup.options.world().communicator();
   const auto slots = nn::slots_of(setup.model->tensors());
   auto weights = lay_out_weights(slots, setup.optimizer);
-  const auto fingerprint = agree_on_training(communicator, slots, setup.options, setup.optimizer,
-                                             weights, setup.layout.replicas);
+  const auto fingerprint = agree_on_training(communicator, slots, setup, weights);
   return {communicator, std::move(weights),
           StateSizes{.num_states = setup.optimizer.num_states(),
                      .has_average = setup.optimizer.average_decay().has_value(),
@@ -93,18 +168,6 @@ Engine::~Engine() {
   original_.detach();
 }
 
-void Engine::prepare(const TrainingBackend::Preparation& preparation) {
-  backend_->prepare(preparation);
-}
-
-void Engine::with_replica(const std::function<void(nn::Model&)>& measure) {
-  guarded([&] { backend_->lend_model(measure); });
-}
-
-void Engine::begin(const DataLoader::Iteration& iteration, std::int64_t first_step) {
-  backend_->begin(iteration, first_step);
-}
-
 std::vector<StepOutput> Engine::step(const StepPosition& position) {
   std::vector<StepOutput> outputs;
   guarded([&] {
@@ -155,10 +218,6 @@ void Engine::publish_first_version(const Progress& progress) {
   });
 }
 
-void Engine::attach(WeightsKind weights, const std::byte* state) {
-  original_.attach(weights_in(state_.shape(), state, weights), state);
-}
-
 void Engine::load_state() {
   attach(WeightsKind::Trained, state_.current());
   if (!state_.weights().frozen.empty()) original_.attach_frozen(state_.frozen());
@@ -195,8 +254,7 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
   guarded([&] {
     communicator().barrier("restore");  // no instance reads the old state any more
     state_.publish([&](std::byte* state, float* frozen) {
-      const auto loop = copy_.tensors().read(*from, state, frozen);
-      state_.keep_finished_epochs(loop.finished_epochs);
+      state_.keep_finished_epochs(copy_.tensors().read(*from, state, frozen));
       state_.keep_loader_print(train::loader_print(from->manifest().options));
     });
     load_state();
@@ -206,16 +264,8 @@ void Engine::restore(const checkpoint::Checkpoint* from) {
 /// Reports an error of `action` to the other instances, so that they do not wait until they time
 /// out.
 void Engine::guarded(const std::function<void()>& action) {
-  try {
-    nn::with_torch_errors("train", action);
-  } catch (const Error& error) {
-    communicator().report_failure(error);
-    throw;
-  } catch (const std::exception& error) {
-    communicator().report_failure(
-        Error(ErrorKind::PeerLost, fmt::format("train: {}", error.what())));
-    throw;
-  }
+  nn::with_torch_errors("train", action,
+                        [this](const Error& error) { communicator().report_failure(error); });
 }
 
 }  // namespace lockstep::train

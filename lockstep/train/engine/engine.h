@@ -5,11 +5,10 @@
 #include <vector>
 
 #include "lockstep/nn/memory/kept_activations.h"
+#include "lockstep/train/api/statistics.h"
 #include "lockstep/train/backends/training_backend.h"
-#include "lockstep/train/engine/engine_setup.h"
 #include "lockstep/train/engine/evaluator.h"
-#include "lockstep/train/memory_use.h"
-#include "lockstep/train/recovery.h"
+#include "lockstep/train/recovery/recovery.h"
 #include "lockstep/train/state/checkpoint_copy.h"
 #include "lockstep/train/state/shared_state.h"
 
@@ -41,12 +40,16 @@ class Engine final : public Recoverable {
   MemoryUse memory() const noexcept { return state_.memory(); }
 
   /// Prepares the steps; called once, before the first.
-  void prepare(const TrainingBackend::Preparation& preparation);
+  void prepare(const TrainingBackend::Preparation& preparation) { backend_->prepare(preparation); }
   /// Calls `measure` with a model. Its changes of buffers and gradients are lost.
-  void with_replica(const std::function<void(nn::Model&)>& measure);
+  void with_replica(const std::function<void(nn::Model&)>& measure) {
+    guarded([&] { backend_->lend_model(measure); });
+  }
 
   /// Continues with an iteration, after its first `first_step` steps.
-  void begin(const DataLoader::Iteration& iteration, std::int64_t first_step);
+  void begin(const DataLoader::Iteration& iteration, std::int64_t first_step) {
+    backend_->begin(iteration, first_step);
+  }
   /// Runs the next optimizer step, or as many as a GPU runs in one launch.
   std::vector<StepOutput> step(const StepPosition& position);
 
@@ -80,7 +83,9 @@ class Engine final : public Recoverable {
  private:
   comm::Communicator& communicator() const { return setup_.options.world().communicator(); }
   void publish_first_version(const Progress& progress);
-  void attach(WeightsKind weights, const std::byte* state);
+  void attach(WeightsKind weights, const std::byte* state) {
+    original_.attach(weights_in(state_.shape(), state, weights), state);
+  }
   void load_state();
 
   EngineSetup setup_;

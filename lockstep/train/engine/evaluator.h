@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/train/data_loader.h"
-#include "lockstep/train/evaluation.h"
-#include "lockstep/train/replica_result.h"
+#include "lockstep/train/api/data_loader.h"
+#include "lockstep/train/api/evaluation.h"
+#include "lockstep/train/backends/replica.h"
 
 namespace lockstep::train {
 

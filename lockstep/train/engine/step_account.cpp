@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/engine/step_requests.h"
 
 namespace lockstep::train {
 

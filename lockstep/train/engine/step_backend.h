@@ -7,27 +7,23 @@ namespace lockstep::train {
 /// The operations of a training step, for one kind of device. `run_step` calls them in order. Each
 /// `TrainingBackend` implements them, and its `run()` calls `run_step` with itself.
 ///
-///     operation           CpuBackend and HostSumGpuBackend      ResidentGpuBackend
-///     ------------------  ------------------------------------  ----------------------------------
-///     compute_leaves      device threads or a GPU compute the   the GPU computes the leaves and
-///     adds
-///                         leaves; a new leaf is added to the    each to the nodes of the tree
-///                         leaves of this instance immediately
-///     reduce              waits for the leaves of all           with several GPUs: NCCL exchanges
-///                         instances and adds their totals; the  the nodes of the GPUs
-///                         elements are added block by block, as
-///                         the next operation reaches them
-///     check               losses and integer buffers            after the launch: losses
-///     measure_gradients,  each instance measures its slice;     each GPU measures the whole sum
-///     measure_trust       then all read the values of all
+///     operation           CpuBackend, HostSumGpuBackend         ResidentGpuBackend
+///     ------------------  ------------------------------------  -------------------------------
+///     compute_leaves      device threads or a GPU compute the   the GPU computes each leaf, and
+///                         leaves, and add each to those of      adds it to the nodes of the
+///                         this instance                         tree
+///     reduce              waits for the leaves of all           NCCL exchanges the nodes if
+///                         instances and adds their totals; a    there are several GPUs
+///                         block of elements is added when the
+///                         next operation reaches it
+///     check               losses and integer buffers            losses, after the launch
+///     measure_gradients,  each instance measures its slice,     each GPU measures the whole sum
+///     measure_trust       and reads the values of all
 ///     decide              `StepRules` on the host               `StepRules` in a kernel
-///     update              each instance writes its slice of     each GPU updates its whole state
-///     in
-///                         the next version                      place
-///     commit              one word makes the next version       counts the updates and sets the
-///     loss
-///                         current                               scale; the host gets versions with
-///                                                               snapshots
+///     update              each instance writes its slice of     each GPU updates its whole
+///                         the next version                      state in place
+///     commit              one word makes the next version       sets the loss scale; the host gets
+///                         current                               versions with snapshots
 ///     report              the result of the step                after the launch
 ///
 /// A backend either executes an operation when it is called, or adds it to the recording of a

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/weight_update.h"
+#include "lockstep/train/state/weight_update.h"
 
 namespace lockstep::train {
 
@@ -46,14 +46,6 @@ SharedState::SharedState(comm::Communicator& communicator, WeightLayout weights,
 void SharedState::publish(const std::function<void(std::byte*, float*)>& write) {
   if (rank_ == 0) write(sum_.next_state(), frozen());
   sum_.publish();
-}
-
-void SharedState::keep_finished_epochs(std::int64_t epochs) noexcept {
-  if (is_first_) numbers().finished_epochs.store(epochs);
-}
-
-void SharedState::keep_loader_print(std::uint64_t print) noexcept {
-  if (is_first_) numbers().loader_print.store(print);
 }
 
 MemoryUse SharedState::memory() const noexcept {

@@ -6,11 +6,9 @@
 #include <string>
 
 #include "lockstep/comm/sharded_update.h"
-#include "lockstep/train/evaluation.h"
-#include "lockstep/train/leaf_totals.h"
-#include "lockstep/train/memory_use.h"
-#include "lockstep/train/train_state.h"
-#include "lockstep/train/weight_layout.h"
+#include "lockstep/train/api/evaluation.h"
+#include "lockstep/train/api/statistics.h"
+#include "lockstep/train/state/state_layout.h"
 
 namespace lockstep::train {
 
@@ -58,9 +56,13 @@ class SharedState {
   /// Numbers that are kept with the state and are not part of a version. Only the first instance of
   /// each host writes them.
   std::int64_t finished_epochs() const noexcept { return numbers().finished_epochs.load(); }
-  void keep_finished_epochs(std::int64_t epochs) noexcept;
+  void keep_finished_epochs(std::int64_t epochs) noexcept {
+    if (is_first_) numbers().finished_epochs.store(epochs);
+  }
   std::uint64_t loader_print() const noexcept { return numbers().loader_print.load(); }
-  void keep_loader_print(std::uint64_t print) noexcept;
+  void keep_loader_print(std::uint64_t print) noexcept {
+    if (is_first_) numbers().loader_print.store(print);
+  }
 
   MemoryUse memory() const noexcept;
 
