@@ -33,15 +33,15 @@ class UpdateBench {
         weights_(train::lay_out_weights(nn::slots_of(model_->tensors()), optimizer_)),
         shape_(weights_, optimizer_.num_states(), /*has_average=*/false),
         totals_(weights_, communicator.size(), 0),
-        update_(train::update_rules(optimizer_, communicator.size(), communicator.size(), false), weights_,
-                shape_, totals_),
+        update_(train::update_rules(optimizer_, communicator.size(), communicator.size(), false),
+                weights_, shape_, totals_),
         sum_(communicator,
-                 {.count = weights_.num_elements,
-                  .num_totals = static_cast<std::int64_t>(totals_.count()),
-                  .blocks = weights_.blocks,
-                  .values_per_block = WeightUpdate::kValuesPerBlock,
-                  .state_bytes = shape_.bytes()},
-                 "update"),
+             {.count = weights_.num_elements,
+              .num_totals = static_cast<std::int64_t>(totals_.count()),
+              .blocks = weights_.blocks,
+              .values_per_block = WeightUpdate::kValuesPerBlock,
+              .state_bytes = shape_.bytes()},
+             "update"),
         replica_(communicator.rank(), std::move(model_), weights_, shape_) {
     sum_.publish();  // all weights are zero
     replica_.cut({0});

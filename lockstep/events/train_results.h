@@ -27,8 +27,8 @@ struct StepResult {
   std::vector<events::NamedValue> metrics{};
   std::vector<float> replica_losses{};  ///< by replica
   bool skipped = false;  ///< loss scaling found an overflow, so no weight was changed
-  /// An earlier run, which this run continues, has made this step, so nothing was computed. Loss and
-  /// metrics are the means of its epoch so far.
+  /// An earlier run, which this run continues, has made this step, so nothing was computed. Loss
+  /// and metrics are the means of its epoch so far.
   bool done_before = false;
 };
 
@@ -52,8 +52,8 @@ struct History {
   bool stopped_early = false;
 };
 
-/// The value of "loss" or of a metric: of the validation if there is one, otherwise of the training.
-/// Errors: `Options` for an unknown name, with the known names.
+/// The value of "loss" or of a metric: of the validation if there is one, otherwise of the
+/// training. Errors: `Options` for an unknown name, with the known names.
 LOCKSTEP_API double value_of(const EpochResult& result, std::string_view metric);
 
 }  // namespace lockstep

@@ -80,13 +80,13 @@ TEST(RunHostsTest, TellsEachInstanceItsPlaceOnItsHost) {
 
 TEST(RunHostsTest, GivesTheFirstInstanceOfAHostItsListenerAndAllTheSecret) {
   const FakeHosts hosts;
-  const auto result =
-      hosts.lockstep(on_two({},
-                            "echo ${LOCKSTEP_LISTENER:+listens}; "
-                            "[ -z \"$LOCKSTEP_LISTENER\" ] || readlink "
-                            "/proc/self/fd/$LOCKSTEP_LISTENER | cut -d: -f1; "
-                            "stat -c %a $LOCKSTEP_RUN_DIR/secret; "
-                            "wc -c < $LOCKSTEP_RUN_DIR/secret; env | grep -c ^[A-Z_]*_AGENT_ || true"));
+  const auto result = hosts.lockstep(
+      on_two({},
+             "echo ${LOCKSTEP_LISTENER:+listens}; "
+             "[ -z \"$LOCKSTEP_LISTENER\" ] || readlink "
+             "/proc/self/fd/$LOCKSTEP_LISTENER | cut -d: -f1; "
+             "stat -c %a $LOCKSTEP_RUN_DIR/secret; "
+             "wc -c < $LOCKSTEP_RUN_DIR/secret; env | grep -c ^[A-Z_]*_AGENT_ || true"));
   const auto lines = sorted_lines(result.out);
   EXPECT_THAT(lines, HasSubstr("[0] listens\n[0] socket\n"));
   EXPECT_THAT(lines, HasSubstr("[2] listens\n[2] socket\n"));

@@ -49,9 +49,9 @@ std::vector<float> train(Communicator& communicator, DataType leaf_type, int num
       update.take_leaf();
     }
     const bool is_measured = step != 2;
-    update.reduce({.divisor = num_leaves,
-                   .passes = is_measured ? ShardedUpdate::Passes::Several
-                                         : ShardedUpdate::Passes::One});
+    update.reduce(
+        {.divisor = num_leaves,
+         .passes = is_measured ? ShardedUpdate::Passes::Several : ShardedUpdate::Passes::One});
     float scale = 1;
     if (is_measured) {
       for (const auto part : update.parts()) {
@@ -221,8 +221,7 @@ TEST(ShardedUpdateTest, EverybodySeesTheTotalsOfAllLeaves) {
         leaf[7] = 100;
         update.take_leaf();
       }
-      update.reduce(
-          {.divisor = 5, .num_divided = 3, .passes = ShardedUpdate::Passes::Several});
+      update.reduce({.divisor = 5, .num_divided = 3, .passes = ShardedUpdate::Passes::Several});
       EXPECT_THAT(update.totals(), ::testing::ElementsAre(10.0F, 500.0F));
       for (const auto part : update.parts()) {
         update.values_of(part.block)[0] = static_cast<double>(part.block) + 1;
@@ -331,8 +330,7 @@ TEST(ShardedUpdateTest, RefusesShapesAndCallsThatCannotBeMeant) {
         return error.what();
       }
     };
-    EXPECT_EQ(what([&] { update.reduce({}); }),
-              "ShardedUpdate \"w\": expected 1 leaves, found 0");
+    EXPECT_EQ(what([&] { update.reduce({}); }), "ShardedUpdate \"w\": expected 1 leaves, found 0");
     update.take_leaf();
     EXPECT_EQ(what([&] { update.leaf(); }),
               "ShardedUpdate \"w\": expected 1 leaves, found one more");

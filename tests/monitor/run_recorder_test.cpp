@@ -18,16 +18,18 @@ using Points = std::vector<ReportPoint>;
 class RunRecorderTest : public ::testing::Test {
  protected:
   RunRecorder make(const std::string& file = "") {
-    return RunRecorder({.steps_per_iteration = 2,
-                        .samples_per_iteration = 16,
-                        .file = file,
-                        .now = [this] { return now_; }});
+    return RunRecorder(
+        {.steps_per_iteration = 2, .samples_per_iteration = 16, .file = file, .now = [this] {
+           return now_;
+         }});
   }
 
   /// An iteration of half a second.
   void iterate(RunRecorder& recorder, std::int64_t epoch, std::int64_t iteration, double loss) {
     now_ += 0.5;
-    recorder.on_iteration(epoch, iteration, IterationResult{StepResult{.loss = loss, .metrics = {{"acc", 10 * loss}}}, {}});
+    recorder.on_iteration(
+        epoch, iteration,
+        IterationResult{StepResult{.loss = loss, .metrics = {{"acc", 10 * loss}}}, {}});
   }
 
   double now_ = 100;

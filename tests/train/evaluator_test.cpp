@@ -66,8 +66,8 @@ TEST(EvaluatorTest, NoticesASampleThatNoInstanceHasEvaluated) {
     auto result = result_of(*batch, true);
     result.metrics.clear();
     evaluator.put(*batch, result);
-    testing::expect_error([&] { evaluator.finish(options.world().communicator()); },
-                          ErrorKind::Bug, "was not evaluated");
+    testing::expect_error([&] { evaluator.finish(options.world().communicator()); }, ErrorKind::Bug,
+                          "was not evaluated");
   });
 }
 

@@ -118,8 +118,10 @@ class CheckpointCopyTest : public ::testing::Test {
   Options options_ = testing::alone(2);
   Net net_;
   Optimizer optimizer_ = SGD({.momentum = 0.9}).average_weights(0.5);
-  SharedState state_{options_.world().communicator(), lay_out_weights(net_.slots, optimizer_),
-                     {.num_states = 1, .has_average = true, .replicas = 2, .local_leaves = 2}, 1};
+  SharedState state_{options_.world().communicator(),
+                     lay_out_weights(net_.slots, optimizer_),
+                     {.num_states = 1, .has_average = true, .replicas = 2, .local_leaves = 2},
+                     1};
   CheckpointCopy copy_{state_,
                        StateTensors(state_.weights(), state_.shape(), net_.slots, optimizer_)};
 };

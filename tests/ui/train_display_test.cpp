@@ -32,10 +32,12 @@ class TrainDisplayTest : public ::testing::Test {
     screen_.pass(1s);
     display.on_epoch_begin(1, 2);
     screen_.pass(2s);
-    display.on_iteration(1, 1, IterationResult{StepResult{.loss = 2.34567, .metrics = {{"acc", 12.345}}}, {}});
+    display.on_iteration(
+        1, 1, IterationResult{StepResult{.loss = 2.34567, .metrics = {{"acc", 12.345}}}, {}});
     display.on_notice("the last 3 samples are left out");
     screen_.pass(2s);
-    display.on_iteration(1, 2, IterationResult{StepResult{.loss = 1.4512, .metrics = {{"acc", 48.44}}}, {}});
+    display.on_iteration(
+        1, 2, IterationResult{StepResult{.loss = 1.4512, .metrics = {{"acc", 48.44}}}, {}});
     display.on_epoch_trained(1, {.loss = 1.8351, .metrics = {{"acc", 32.34}}});
     display.on_validation_begin(1, 10);
     screen_.pass(500ms);

@@ -79,28 +79,17 @@ class LeafTotals {
     return tensors_ + replicas_ + metrics_ + kRequests + kHashBytes;
   }
 
+  // The parts of the numbers, a span of `float` or `const float`:
+
   /// By parameter, then buffer: not zero if a replica has a gradient, or changed the buffer.
-  template <typename Number>
-  std::span<Number> changed(std::span<Number> totals) const {
-    return totals.first(tensors_);
-  }
-  template <typename Number>
-  std::span<Number> losses(std::span<Number> totals) const {
-    return totals.subspan(tensors_, replicas_);
-  }
-  template <typename Number>
-  std::span<Number> metrics(std::span<Number> totals) const {
-    return totals.subspan(tensors_ + replicas_, metrics_);
-  }
+  auto changed(auto totals) const { return totals.first(tensors_); }
+  auto losses(auto totals) const { return totals.subspan(tensors_, replicas_); }
+  auto metrics(auto totals) const { return totals.subspan(tensors_ + replicas_, metrics_); }
   /// Not zero if an instance makes this request.
-  template <typename Number>
-  std::span<Number> requests(std::span<Number> totals) const {
+  auto requests(auto totals) const {
     return totals.subspan(tensors_ + replicas_ + metrics_, kRequests);
   }
-  template <typename Number>
-  std::span<Number> hash(std::span<Number> totals) const {
-    return totals.last(kHashBytes);
-  }
+  auto hash(auto totals) const { return totals.last(kHashBytes); }
 
  private:
   std::size_t tensors_;
@@ -164,33 +153,17 @@ class StateShape {
   std::size_t bytes() const noexcept { return progress_at_ + sizeof(Progress); }
   bool has_average() const noexcept { return has_average_; }
 
-  template <typename Byte>
-  auto weights(Byte* state) const {
-    return part<float>(state, 0, num_parameters_);
-  }
+  auto weights(auto* state) const { return part<float>(state, 0, num_parameters_); }
   /// The optimizer state, 0 or 1.
-  template <typename Byte>
-  auto kept(Byte* state, std::size_t index) const {
+  auto kept(auto* state, std::size_t index) const {
     const auto first = num_elements_ + index * num_parameters_;
     return part<float>(state, first * sizeof(float), num_parameters_);
   }
-  template <typename Byte>
-  auto average(Byte* state) const {
-    return kept(state, num_states_);
-  }
-  template <typename Byte>
-  Byte* integers(Byte* state) const {
-    return state + integers_at_;
-  }
+  auto average(auto* state) const { return kept(state, num_states_); }
+  auto* integers(auto* state) const { return state + integers_at_; }
   /// Number of updates of each parameter.
-  template <typename Byte>
-  auto counts(Byte* state) const {
-    return part<std::int64_t>(state, counts_at_, num_counts_);
-  }
-  template <typename Byte>
-  auto& progress(Byte* state) const {
-    return part<Progress>(state, progress_at_, 1).front();
-  }
+  auto counts(auto* state) const { return part<std::int64_t>(state, counts_at_, num_counts_); }
+  auto& progress(auto* state) const { return part<Progress>(state, progress_at_, 1).front(); }
 
  private:
   template <typename Number, typename Byte>
