@@ -194,7 +194,7 @@ class Bench {
   UpdateCall update_call(const Optimizer& optimizer, int set, std::int64_t divisor = 8) {
     const auto& rows = set_of(set);
     const auto states = optimizer.num_states();
-    return {.rules = update_rules(optimizer, divisor, 8),
+    return {.rules = update_constants(optimizer, divisor, 8),
             .rows = {.sum = rows.sum.as<float>(),
                      .weights = rows.weights.as<float>(),
                      .first = states > 0 ? rows.first.as<float>() : nullptr,

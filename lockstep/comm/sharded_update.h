@@ -24,14 +24,17 @@ namespace lockstep::comm {
 /// The instances of a group share a state (weights and optimizer state) in two versions. A commit
 /// word says which version is current. The caller drives each step:
 ///
-///     update.take_leaf();                         // once for each leaf of this instance
+///     write_into(update.leaf());                  // once for each leaf of this instance
+///     update.take_leaf();
 ///     update.reduce({.divisor = 64});             // waits until all leaves have arrived
 ///     for (auto part : update.parts()) { ... }    // writes the slice of this instance
-///     update.commit();                            // waits until all slices are written
+///     update.commit();                            // waits until all slices of the host are
+///     written
 ///
-/// A part is a block of the sum. It is reduced when the loop reaches it, so that it is still in the
-/// cache when the caller writes the next version of these elements. A step that measures the sum
-/// before it changes anything (norms, an overflow) loops over the parts several times:
+/// A part is a block of the sum. On one host, it is reduced when the loop reaches it, so that it is
+/// still in the cache when the caller writes the next version of these elements. A step that
+/// measures the sum before it changes anything (norms, an overflow) loops over the parts several
+/// times:
 ///
 ///     update.reduce({.passes = ShardedUpdate::Passes::Several});
 ///     for (auto part : update.parts()) measure(part, update.values_of(part.block));
@@ -48,9 +51,9 @@ namespace lockstep::comm {
 /// between the hosts (`hosts::HostSums`) in buckets, which can be sent before the leaf is complete.
 /// Then the instances of each host update the whole state of their host. Hosts commit separately. A
 /// host can be one version ahead of another, never two, because the next step needs leaves of all
-/// hosts. When a job restarts, the hosts agree on the oldest of their current versions, which hosts
-/// that are ahead still have, and send it to hosts that have none. A host commits a version that it
-/// receives only when all of it has arrived.
+/// hosts. When a job restarts, the hosts agree on the oldest of their current versions. A host
+/// whose current version this is sends it to all hosts. A host commits a version that it receives
+/// only when all of it has arrived.
 ///
 /// The slice of an instance depends on the number of instances, so no result may depend on slices.
 /// Values are therefore measured for fixed blocks, and every instance reads the values of all
@@ -70,8 +73,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
     /// First element of each block, ascending from 0; empty: a block every `kBlock` elements.
     std::vector<std::int64_t> blocks{};
     int values_per_block = 1;  ///< measured values
-    /// The first `num_early` elements can be taken in buckets before the rest of the leaf is
-    /// written, starting with the last bucket. On several hosts, buckets are sent immediately.
+    /// The first `num_early` elements can be taken in buckets, the last elements first, before the
+    /// rest of the leaf is written. Only on several hosts, where a bucket is sent immediately.
     std::int64_t num_early = 0;
     std::size_t state_bytes = 0;  ///< bytes of one version
     /// Bytes that all versions share. There is one copy, which is kept and sent with a version.
@@ -130,7 +133,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   /// Takes the leaf that was written there.
   void take_leaf();
 
-  /// The buckets of a leaf that can be taken before the whole leaf is written, in this order.
+  /// The buckets of a leaf that can be taken before the whole leaf is written, in this order. Empty
+  /// on one host.
   std::span<const hosts::Bucket> early_buckets() const noexcept;
   /// Takes the next early bucket.
   void take_early();
@@ -138,8 +142,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   /// Whether the next leaf is the last leaf of this instance in this step.
   bool is_at_last_leaf() const noexcept { return counter_.num_missing() == 1; }
 
-  /// Waits until all leaves have arrived, and computes the totals. Errors: `Options` if a leaf of
-  /// this instance is missing.
+  /// Waits until all leaves, and on several hosts their sums, have arrived. Computes the totals.
+  /// Errors: `Options` if a leaf of this instance is missing.
   void reduce(const Reduction& reduction);
   /// The parts of this instance's slice, in ascending order. The first loop after `reduce` computes
   /// their sums: dereference each iterator once.
@@ -148,8 +152,8 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
     return std::views::iota(begin, end) |
            std::views::transform([this](std::size_t block) { return part(block); });
   }
-  /// The measured values of a block of this instance; `values_per_block` numbers, zero after
-  /// `reduce`.
+  /// The measured values of a block of this instance: `values_per_block` numbers, zero after a
+  /// `reduce` with several passes.
   std::span<double> values_of(std::size_t block);
   /// Waits until all instances have measured. Then `measured` has the values of all blocks.
   void share_measured();

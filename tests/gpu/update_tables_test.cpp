@@ -117,8 +117,8 @@ TEST(CoefficientTableTest, RefusesATableOfAnotherSize) {
       ErrorKind::Bug, "3 rows of 5 parameters, found 14 entries");
 }
 
-TEST(UpdateRulesTest, AreRoundedAsOnTheCpu) {
-  const auto rules = update_rules(AdamW({.beta1 = 0.8}).average_weights(0.999), 6, 3);
+TEST(UpdateConstantsTest, AreRoundedAsOnTheCpu) {
+  const auto rules = update_constants(AdamW({.beta1 = 0.8}).average_weights(0.999), 6, 3);
   EXPECT_EQ(rules.beta1, 0.8F);
   EXPECT_EQ(rules.rest1, static_cast<float>(1 - 0.8));
   EXPECT_EQ(rules.average_rest, static_cast<float>(1 - 0.999));
@@ -127,9 +127,9 @@ TEST(UpdateRulesTest, AreRoundedAsOnTheCpu) {
   EXPECT_EQ(rules.replicas, 3);
 }
 
-TEST(UpdateRulesTest, AreNotThoseOfACustomOptimizer) {
+TEST(UpdateConstantsTest, AreNotThoseOfACustomOptimizer) {
   const auto custom = custom_optimizer({.update = [](const Slice&, const UpdateFacts&) {}});
-  expect_error([&] { update_rules(custom, 1, 1); }, ErrorKind::Options, "custom");
+  expect_error([&] { update_constants(custom, 1, 1); }, ErrorKind::Options, "custom");
 }
 
 }  // namespace

@@ -324,7 +324,7 @@ class StepOnGpu {
 
   UpdateCall update_call() const {
     const auto& optimizer = case_.optimizer;
-    return {.rules = update_rules(optimizer, case_.divisor, 3),
+    return {.rules = update_constants(optimizer, case_.divisor, 3),
             .rows = {.sum = sum_.data(),
                      .weights = weights_.data(),
                      .first = optimizer.num_states() > 0 ? first_.data() : nullptr,
@@ -463,7 +463,7 @@ TEST_F(RoundingOnDeviceTest, RoundsWeightsOfEveryKind) {
     const OnDevice<float> first(sum.values());
     const OnDevice<float> second(sum.values());
     const OnDevice<std::uint16_t> half(weights.size());
-    update({.rules = update_rules(AdamW(), 1, 1),
+    update({.rules = update_constants(AdamW(), 1, 1),
             .rows = {.sum = sum.data(),
                      .weights = weights_there.data(),
                      .first = first.data(),

@@ -29,9 +29,9 @@ class FakeTraining final : public Recoverable {
   void finish_epoch(std::int64_t epoch) override { epochs = epoch; }
   std::uint64_t loader_print() const override { return print; }
   void keep_loader_print(std::uint64_t value) override { print = value; }
-  std::function<checkpoint::Content(Snapshot&)> begin_copy() override {
+  std::function<checkpoint::Content(CheckpointMemory&)> begin_copy() override {
     calls.emplace_back("copy");
-    return [](Snapshot&) { return checkpoint::Content{}; };
+    return [](CheckpointMemory&) { return checkpoint::Content{}; };
   }
   double waited_for_copies() const override { return 0; }
   void request(Request request) override {

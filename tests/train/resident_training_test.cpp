@@ -46,9 +46,9 @@ class FakeGpu final : public GpuTraining {
     heard.push_back(fmt::format("launch {} from {}, updates {}", launched_, launch.first_step,
                                 launch.counts[0]));
   }
-  std::vector<GpuRecord> wait() override {
+  std::vector<GpuStepResult> wait() override {
     heard.emplace_back("wait");
-    std::vector<GpuRecord> records(launched_, {.losses = losses_, .metrics = {}});
+    std::vector<GpuStepResult> records(launched_, {.losses = losses_, .metrics = {}});
     for (std::size_t i = 0; i < skips.size(); ++i) records[i].is_skipped = skips[i];
     skips.clear();
     return records;
@@ -60,7 +60,9 @@ class FakeGpu final : public GpuTraining {
   void measure_trust(std::int64_t) override {}
   void update(std::int64_t) override {}
   void commit(std::int64_t) override {}
-  GpuRecord make_leaf(int, std::int64_t, std::span<float>, std::span<float>) override { return {}; }
+  GpuStepResult make_leaf(int, std::int64_t, std::span<float>, std::span<float>) override {
+    return {};
+  }
   void copy_integers(std::byte*) override {}
   std::span<const float> has_gradient() const override { return has_gradient_; }
   void begin_evaluation(const GpuSamples&, WeightsKind) override {}

@@ -131,7 +131,7 @@ TEST_F(CheckpointCopyTest, CopiesTheVersionWhileTheNextOneIsPublished) {
   const auto copy = copy_.begin(state_.current());
   copy_.wait_before_write();  // the next version is written elsewhere
   publish(state_, 2, 2);
-  Snapshot snapshot;
+  CheckpointMemory snapshot;
   const auto content = copy(snapshot);
   ASSERT_FALSE(content.weights.tensors.empty());
   float first = 0;
@@ -147,7 +147,7 @@ TEST_F(CheckpointCopyTest, TheStepAfterTheNextOneWaitsForTheCopy) {
   std::thread writer([&, step = ::gettid()] {
     EXPECT_TRUE(eventually([&] { return is_asleep(step); }, 20s));
     copy_has_begun = true;
-    Snapshot snapshot;
+    CheckpointMemory snapshot;
     copy(snapshot);
   });
   copy_.wait_before_write();

@@ -18,7 +18,7 @@ class PlainSgd {
  public:
   static constexpr int kStates = 0;
 
-  __device__ PlainSgd(const UpdateRules&, const Coefficients& by)
+  __device__ PlainSgd(const UpdateConstants&, const Coefficients& by)
       : lr_(by.step_size), weight_decay_(by.weight_decay) {}
 
   /// The gradient is clipped already.
@@ -37,7 +37,7 @@ class MomentumSgd {
  public:
   static constexpr int kStates = 1;
 
-  __device__ MomentumSgd(const UpdateRules& rules, const Coefficients& by)
+  __device__ MomentumSgd(const UpdateConstants& rules, const Coefficients& by)
       : lr_(by.step_size), weight_decay_(by.weight_decay), momentum_(rules.momentum) {}
 
   __device__ Element operator()(float scaled, const Element& now) const {
@@ -61,7 +61,7 @@ struct Moments {
 /// The two averages that Adam and its kin keep.
 class MomentRule {
  public:
-  __device__ MomentRule(const UpdateRules& rules, const Coefficients& by)
+  __device__ MomentRule(const UpdateConstants& rules, const Coefficients& by)
       : beta1_(rules.beta1),
         rest1_(rules.rest1),
         beta2_(rules.beta2),
@@ -93,7 +93,7 @@ class AdamRule {
  public:
   static constexpr int kStates = 2;
 
-  __device__ AdamRule(const UpdateRules& rules, const Coefficients& by)
+  __device__ AdamRule(const UpdateConstants& rules, const Coefficients& by)
       : moments_(rules, by),
         weight_decay_(by.weight_decay),
         shrink_(by.shrink),
@@ -118,7 +118,7 @@ class LambRule {
  public:
   static constexpr int kStates = 2;
 
-  __device__ LambRule(const UpdateRules& rules, const Coefficients& by)
+  __device__ LambRule(const UpdateConstants& rules, const Coefficients& by)
       : moments_(rules, by),
         weight_decay_(by.weight_decay),
         inverse_bias1_(by.inverse_bias1),

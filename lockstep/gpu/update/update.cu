@@ -121,7 +121,7 @@ void update(const UpdateCall& call, Stream stream) {
     case OptimizerKind::Lamb:
       return launch<LambRule>(call, stream);
     case OptimizerKind::Custom:
-      return;  // `update_rules` refuses it
+      return;  // `update_constants` refuses it
   }
 }
 

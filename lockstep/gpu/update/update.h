@@ -25,7 +25,7 @@ namespace lockstep::gpu {
 //     update, end_step
 
 /// What is the same in all steps of a training.
-struct UpdateRules {
+struct UpdateConstants {
   OptimizerKind kind = OptimizerKind::Sgd;
   int num_states = 0;
   bool nesterov = false;
@@ -42,7 +42,7 @@ struct UpdateRules {
 };
 
 /// Errors: `Options` for an optimizer of the user's own.
-UpdateRules update_rules(const Optimizer& optimizer, std::int64_t divisor, int replicas);
+UpdateConstants update_constants(const Optimizer& optimizer, std::int64_t divisor, int replicas);
 
 /// Flat rows, each with a number for each parameter's element; weights and sum go on with buffers.
 /// All but the sum are updated in place.
@@ -57,7 +57,7 @@ struct UpdateRows {
 };
 
 struct UpdateCall {
-  UpdateRules rules{};
+  UpdateConstants rules{};
   UpdateRows rows{};
   Chunks chunks{};                             ///< of parameters, then of buffers
   std::int32_t num_parameters = 0;             ///< tensors from here on are buffers

@@ -55,8 +55,9 @@ void HostBackend::write_requests(std::span<float> totals) {
   if (sum_.is_at_last_leaf()) context_.requests.write_into(to);
 }
 
-/// Waits for all leaves, and adds their totals. `ShardedUpdate` adds the elements of a block when a
-/// later operation reaches the block, so that they are still in the cache.
+/// Waits for all leaves, and adds their totals. On one host, `ShardedUpdate` adds the elements of a
+/// block when a later operation reaches the block, so that they are still in the cache. On several
+/// hosts, this waits for the sums of all hosts.
 ///
 /// The update of this step overwrites the version before the current one. A checkpoint may still be
 /// copying that version. Only the instance that copies can wait for this, and the other instances

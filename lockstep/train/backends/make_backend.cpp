@@ -77,8 +77,8 @@ std::shared_ptr<const gpu::NcclGroup> join_gpus(comm::Communicator& communicator
 
 }  // namespace
 
-/// The state stays on the GPU if no other instance has a part in it, or if the GPUs can sum their
-/// leaves themselves.
+/// The state stays on the GPU if this is the only instance, or if the GPUs can sum their leaves
+/// themselves, and if the optimizer is not custom.
 std::unique_ptr<TrainingBackend> make_backend(const BackendContext& context) {
   if (!context.layout().gpu) return std::make_unique<CpuBackend>(context);
   auto& communicator = context.communicator();

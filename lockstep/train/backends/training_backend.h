@@ -70,7 +70,7 @@ class TrainingBackend {
   /// Returns the newest state, for a checkpoint or for the program. One instance may call it alone.
   /// The result is valid until the next call of a member.
   virtual const std::byte* read_state() = 0;
-  /// Returns the newest state after an error, when the other instances may be gone.
+  /// Returns the newest state without the other instances, which may be gone.
   virtual const std::byte* copy_state() = 0;
   /// The progress of the newest state.
   virtual const Progress& progress() const = 0;

@@ -62,8 +62,8 @@ class Engine final : public Recoverable {
   /// Calls `look` with the current model. Changes are lost.
   void with_model(WeightsKind weights, const std::function<void(nn::Model&)>& look);
   /// Calls `change`, which may change weights and buffers. All instances receive the weights of
-  /// instance 0. The optimizer state is reset. `loads` is the number of such calls in the whole
-  /// run.
+  /// instance 0. The optimizer state, the progress and the loss scale are reset. `loads` is the
+  /// number of such calls in the whole run.
   void set_model(const std::function<void(nn::Model&)>& change, std::int64_t loads);
 
   // For recovery:

@@ -4,35 +4,40 @@
 
 namespace lockstep::train {
 
-/// The operations of a training step, for one kind of device. `run_step` calls them in order. Each
-/// `TrainingBackend` implements them, and its `run()` calls `run_step` with itself.
+/// The operations of a training step, for one kind of device. `run_step` calls them in order.
 ///
-///     operation           CpuBackend, HostSumGpuBackend         ResidentGpuBackend
+///     HostBackend  implements them for CpuBackend and HostSumGpuBackend, which differ only in
+///                  `compute_leaves`. It executes an operation when it is called.
+///     GpuSteps     (backends/gpu/cuda) implements them for ResidentGpuBackend. `GpuSteps::launch`
+///                  calls `run_step` for each step of a launch, and records the operations.
+///
+/// Therefore no operation returns a value.
+///
+///     operation           HostBackend                           GpuSteps
 ///     ------------------  ------------------------------------  -------------------------------
 ///     compute_leaves      device threads or a GPU compute the   the GPU computes each leaf, and
 ///                         leaves, and add each to those of      adds it to the nodes of the
 ///                         this instance                         tree
 ///     reduce              waits for the leaves of all           NCCL exchanges the nodes if
-///                         instances and adds their totals; a    there are several GPUs
-///                         block of elements is added when the
-///                         next operation reaches it
-///     check               losses and integer buffers            losses, after the launch
+///                         instances and adds their totals; on   there are several GPUs
+///                         one host, a block of elements is
+///                         added when an operation reaches it
+///     check               losses and integer buffers            the host checks the losses after
+///                                                               the launch
 ///     measure_gradients,  each instance measures its slice,     each GPU measures the whole sum
 ///     measure_trust       and reads the values of all
 ///     decide              `StepRules` on the host               `StepRules` in a kernel
 ///     update              each instance writes its slice of     each GPU updates its whole
 ///                         the next version                      state in place
-///     commit              one word makes the next version       sets the loss scale; the host gets
-///                         current                               versions with snapshots
-///     report              the result of the step                after the launch
+///     commit              one word makes the next version       counts updates, sets the loss
+///                         current                               scale; the host gets versions with
+///                                                               snapshots
+///     report              the result of the step                the host reports after the launch
 ///
-/// A backend either executes an operation when it is called, or adds it to the recording of a
-/// launch (`ResidentGpuBackend`). Therefore no operation returns a value.
-///
-/// `index` is the position of the step in the recording, and 0 if the backend does not record. A
-/// launch has at most min(D, `Options::steps_at_once`) steps. A recorded operation must not depend
-/// on the step number, the learning rate or the number of updates. It reads them from tables on the
-/// device, at this index. The backend fills the tables before each launch.
+/// `index` is the position of the step in its launch, and 0 for `HostBackend`. A launch has at most
+/// min(D, `Options::steps_at_once`) steps. A recorded operation must not depend on the step number,
+/// the learning rate or the number of updates. It reads them from tables on the device, at this
+/// index. The tables are filled before each launch.
 ///
 /// A backend for several GPUs that exchange slices would fit in as follows. Its slices are those of
 /// `comm::ShardedUpdate::slice_of`, as between the instances of a host.
@@ -53,10 +58,10 @@ class StepBackend {
   /// compute several replicas; then a leaf is their sum.
   virtual void compute_leaves(std::int64_t index) = 0;
   /// Completes the sum of the leaves of all replicas of the job along the fixed tree. Every
-  /// instance gets the totals.
+  /// instance gets the totals. With `--reduction-order fast`, NCCL chooses the order.
   virtual void reduce(std::int64_t index) = 0;
-  /// Throws if a loss is not finite and loss scaling cannot skip the step, or if integer buffers
-  /// differ between replicas.
+  /// Throws if a loss is not finite and loss scaling cannot skip the step. `HostBackend` also
+  /// throws if integer buffers differ between replicas.
   virtual void check(std::int64_t index) = 0;
   /// Measures the summed gradient in fixed blocks: squares, and numbers that are not finite.
   virtual void measure_gradients(std::int64_t index) = 0;

@@ -92,7 +92,7 @@ void Checkpointer::take(const Moment& moment, const std::string& reason, Copy co
   last_path_.clear();
   // Waits for the previous checkpoint, which uses the same snapshot.
   writer_.begin([this, copy = std::move(copy), manifest = std::move(manifest)] {
-    auto content = copy(snapshot_);
+    auto content = copy(memory_);
     content.manifest = manifest;
     return content;
   });

@@ -14,7 +14,7 @@
 #include "lockstep/events/event_log.h"
 #include "lockstep/train/api/options.h"
 #include "lockstep/train/api/statistics.h"
-#include "lockstep/train/state/snapshot.h"
+#include "lockstep/train/state/checkpoint_memory.h"
 
 namespace lockstep::train {
 
@@ -41,8 +41,8 @@ class Checkpointer {
   Checkpointer(const CheckpointOptions& options, std::int64_t step, Listeners listeners);
   ~Checkpointer();
 
-  /// Copies the state into the snapshot, on the thread of the writer.
-  using Copy = std::function<checkpoint::Content(Snapshot&)>;
+  /// Copies the state into the memory for checkpoints, on the thread of the writer.
+  using Copy = std::function<checkpoint::Content(CheckpointMemory&)>;
 
   /// Whether a checkpoint is due after this step. A checkpoint that is late is due when the
   /// previous one is written.
@@ -74,7 +74,7 @@ class Checkpointer {
   CheckpointOptions options_;
   checkpoint::Interval interval_;
   Listeners listeners_;
-  Snapshot snapshot_;
+  CheckpointMemory memory_;
   std::optional<double> best_;  ///< best value of the metric among the existing checkpoints
   std::int64_t evaluated_step_ = -1;
   std::map<std::string, double> metrics_;

@@ -20,7 +20,7 @@
 #include "lockstep/train/recovery/replay.h"
 #include "lockstep/train/recovery/resume_compatibility.h"
 #include "lockstep/train/recovery/stop_signals.h"
-#include "lockstep/train/state/snapshot.h"
+#include "lockstep/train/state/checkpoint_memory.h"
 
 namespace lockstep::train {
 
@@ -42,7 +42,7 @@ class Recoverable {
   virtual void keep_loader_print(std::uint64_t print) = 0;
 
   /// Returns a function that copies the state as it is now. Another thread may call it.
-  virtual std::function<checkpoint::Content(Snapshot&)> begin_copy() = 0;
+  virtual std::function<checkpoint::Content(CheckpointMemory&)> begin_copy() = 0;
   /// Seconds for which steps have waited for copies.
   virtual double waited_for_copies() const = 0;
 

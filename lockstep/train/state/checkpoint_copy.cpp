@@ -71,7 +71,7 @@ std::vector<ProgressField> fields_of(Progress& progress, std::int64_t& finished_
 }
 
 TensorView copy_of(const PlacedTensor& placed, std::string name, ElementType type, const void* base,
-                   Snapshot& to) {
+                   CheckpointMemory& to) {
   const auto unit = weights::size_of(type);
   const auto first = static_cast<std::size_t>(placed.first) * (type == ElementType::F32 ? unit : 1);
   const std::span elements(static_cast<const std::byte*>(base) + first,
@@ -125,11 +125,11 @@ StateTensors::StateTensors(const WeightLayout& layout, const StateShape& shape,
 std::size_t StateTensors::count_copy_bytes() const {
   std::size_t bytes = 0;
   const auto add = [&](const PlacedTensor& placed, std::size_t unit, std::size_t copies = 1) {
-    bytes += copies * Snapshot::whole_lines(static_cast<std::size_t>(placed.count) * unit);
+    bytes += copies * CheckpointMemory::whole_lines(static_cast<std::size_t>(placed.count) * unit);
   };
   for (const auto& parameter : layout_.parameters) {
     add(parameter, sizeof(float), 1 + kept_names_.size());
-    bytes += Snapshot::whole_lines(sizeof(std::int64_t));
+    bytes += CheckpointMemory::whole_lines(sizeof(std::int64_t));
   }
   for (const auto& buffer : layout_.buffers) add(buffer, sizeof(float));
   for (const auto& parameter : layout_.frozen) add(parameter, sizeof(float));
@@ -140,7 +140,7 @@ std::size_t StateTensors::count_copy_bytes() const {
 }
 
 checkpoint::Content StateTensors::copy(const std::byte* state, const float* frozen,
-                                       std::int64_t finished_epochs, Snapshot& to) const {
+                                       std::int64_t finished_epochs, CheckpointMemory& to) const {
   to.clear(copy_bytes_);
   return {.manifest = {},
           .weights = copy_weights(state, frozen, to),
@@ -148,7 +148,7 @@ checkpoint::Content StateTensors::copy(const std::byte* state, const float* froz
 }
 
 weights::TensorSet StateTensors::copy_weights(const std::byte* state, const float* frozen,
-                                              Snapshot& to) const {
+                                              CheckpointMemory& to) const {
   weights::TensorSet set;
   set.ties = wanted_.ties;
   const auto add = [&](const PlacedTensor& placed, const void* base) {
@@ -164,7 +164,7 @@ weights::TensorSet StateTensors::copy_weights(const std::byte* state, const floa
 }
 
 weights::TensorSet StateTensors::copy_state(const std::byte* state, std::int64_t finished_epochs,
-                                            Snapshot& to) const {
+                                            CheckpointMemory& to) const {
   weights::TensorSet set;
   for (std::size_t i = 0; i < kept_names_.size(); ++i) {
     for (const auto& parameter : layout_.parameters) {
@@ -250,7 +250,7 @@ CheckpointCopy::Copy CheckpointCopy::begin(const std::byte* from) {
   is_copied_ = std::make_shared<std::atomic<bool>>(false);
   copied_version_ = state_.version();
   return [this, from, mark = std::make_shared<CopyMark>(is_copied_),
-          finished_epochs = state_.finished_epochs()](Snapshot& to) {
+          finished_epochs = state_.finished_epochs()](CheckpointMemory& to) {
     auto content = tensors_.copy(from, state_.frozen(), finished_epochs, to);
     mark->set();
     return content;

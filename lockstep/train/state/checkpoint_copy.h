@@ -12,8 +12,8 @@
 #include "lockstep/checkpoint/checkpoint_folder.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/optimizer/optimizer.h"
+#include "lockstep/train/state/checkpoint_memory.h"
 #include "lockstep/train/state/shared_state.h"
-#include "lockstep/train/state/snapshot.h"
 #include "lockstep/weights/match.h"
 #include "lockstep/weights/tensor_set.h"
 
@@ -23,7 +23,8 @@ namespace lockstep::train {
 ///
 ///     weights  the parameters and buffers, under the names of the model
 ///     state    "momentum.fc.weight", "exp_avg.…", "exp_avg_sq.…", "average.…", "updates.…" for
-///              each parameter that is learned, and "progress.…" for each number of `Progress`
+///              each trained parameter, and "progress.…" for each number of `Progress`, except
+///              `is_stopped`, and for the finished epochs
 ///
 /// Any thread may call a member.
 class StateTensors {
@@ -33,16 +34,17 @@ class StateTensors {
 
   /// Copies the tensors of a version and the frozen weights into `to`, in row-major order.
   checkpoint::Content copy(const std::byte* state, const float* frozen,
-                           std::int64_t finished_epochs, Snapshot& to) const;
+                           std::int64_t finished_epochs, CheckpointMemory& to) const;
 
   /// Writes the state and the frozen weights. Returns the number of finished epochs.
   /// Errors: `Data`, with all differences, if the checkpoint is of another model or optimizer.
   std::int64_t read(const checkpoint::Checkpoint& from, std::byte* state, float* frozen) const;
 
  private:
-  weights::TensorSet copy_weights(const std::byte* state, const float* frozen, Snapshot& to) const;
+  weights::TensorSet copy_weights(const std::byte* state, const float* frozen,
+                                  CheckpointMemory& to) const;
   weights::TensorSet copy_state(const std::byte* state, std::int64_t finished_epochs,
-                                Snapshot& to) const;
+                                CheckpointMemory& to) const;
   weights::WantedTensors wanted_state() const;
   std::size_t count_copy_bytes() const;
 
@@ -56,15 +58,15 @@ class StateTensors {
 
 /// Copies a version of the state for a checkpoint on another thread, while the training continues.
 ///
-/// The second step from now overwrites the copied version. That step waits until the copy is
-/// complete. One thread at a time calls the members.
+/// The second version after the copied one is written to the same memory. Before that write,
+/// `wait_before_write` waits until the copy is complete. One thread at a time calls the members.
 class CheckpointCopy {
  public:
   /// `state` must outlive this object.
   CheckpointCopy(const SharedState& state, StateTensors tensors)
       : state_(state), tensors_(std::move(tensors)) {}
 
-  using Copy = std::function<checkpoint::Content(Snapshot&)>;
+  using Copy = std::function<checkpoint::Content(CheckpointMemory&)>;
   /// Returns the function that copies the version at `from`. Any thread may call it, once. If the
   /// function is destroyed instead, no step waits for it.
   Copy begin(const std::byte* from);

@@ -115,7 +115,7 @@ struct Progress {
   std::int64_t loop = 0;               ///< the loop over epochs of the last step, from 1; 0: none
   std::int64_t loop_epoch = 0;         ///< the epoch within this loop, from 1
   std::int64_t loader = 0;             ///< the loader of all samples so far; `kSeveralLoaders`
-  std::int64_t is_stopped = 0;         ///< 1: this process makes no further step
+  std::int64_t is_stopped = 0;         ///< 1: the job makes no further step
 };
 inline constexpr std::int64_t kSeveralLoaders = -1;
 

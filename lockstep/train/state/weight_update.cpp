@@ -153,7 +153,7 @@ void WeightUpdate::update(const Part& part, const UpdateInput& input,
 }
 
 /// Writes piece by piece to a scratch that stays in the cache, and from there to memory past the
-/// caches, because this step does not read the new values again.
+/// caches. In this step, only the average reads the new weights again.
 void WeightUpdate::update_streaming(const Run& run, const UpdateInput& input, float clip,
                                     double trust) const {
   std::array<std::array<float, kPiece>, 3> scratch;

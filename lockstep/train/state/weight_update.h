@@ -94,7 +94,7 @@ class WeightUpdate {
   const StateShape* shape_;
   const LeafTotals* totals_;
   std::size_t num_states_;
-  bool streams_;  ///< a version of the state is larger than any cache
+  bool streams_;  ///< a version of the state is so large that it would displace the cache
 };
 
 }  // namespace lockstep::train

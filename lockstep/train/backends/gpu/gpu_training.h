@@ -65,21 +65,21 @@ struct GpuLaunch {
 };
 
 /// The results of one step, or of one leaf.
-struct GpuRecord {
+struct GpuStepResult {
   std::span<const float> losses;   ///< by replica of the job; a leaf has the loss of its replica
   std::span<const float> metrics;  ///< sums
   bool is_skipped = false;
 };
 
-/// A model that is trained on a GPU. The GPU has the weights; the host has the version that was
-/// downloaded last.
+/// A model that is trained on a GPU. The GPU has its own copy of the weights. With
+/// `ResidentGpuBackend`, this copy is the newest state; with `HostSumGpuBackend`, the host has it.
 ///
 /// `launch` records `run_step` with the operations of this class, once for each step of the launch.
-/// One thread at a time. All work runs on one stream. Only functions whose comment says so wait for
-/// the GPU.
+/// One thread at a time. All work runs on one stream, and copies run on others. Only functions
+/// whose comment says so wait for the GPU.
 class GpuTraining : public StepBackend {
  public:
-  /// Copies a version of the state and the frozen weights to the GPU.
+  /// Copies a version of the state and the frozen weights to the GPU. Waits.
   virtual void upload(const std::byte* state, const float* frozen) = 0;
   /// Copies only the weights and the buffers.
   virtual void refresh(const std::byte* state) = 0;
@@ -90,7 +90,7 @@ class GpuTraining : public StepBackend {
   virtual void wait_for_download() = 0;
   virtual void set_loss_scale(double scale, std::int64_t good_steps) = 0;
 
-  /// Called once, before the functions below.
+  /// Called once, before the functions below. Waits.
   virtual void prepare(GpuWork work) = 0;
 
   /// Takes a micro-batch of a step of the next launch. It is copied in the background, and kept
@@ -99,23 +99,23 @@ class GpuTraining : public StepBackend {
   virtual void release() = 0;
 
   /// Launches steps. The first launch of a length calls `run_step` for each of its steps, and
-  /// records the operations; later launches run the recording. If the model cannot be recorded,
-  /// each launch calls `run_step`.
+  /// records the operations, which waits; later launches run the recording. If the model cannot be
+  /// recorded, each launch calls `run_step`.
   virtual void launch(const GpuLaunch& launch) = 0;
-  /// Waits until the launch is complete. The records are valid until the next launch.
-  virtual std::vector<GpuRecord> wait() = 0;
+  /// Waits until the launch is complete. The results are valid until the next launch.
+  virtual std::vector<GpuStepResult> wait() = 0;
 
-  // The host checks and reports the steps after the launch, from the records.
+  // The host checks and reports the steps after the launch, from the results.
   void check(std::int64_t /*index*/) final {}
   void report(std::int64_t /*index*/) final {}
 
   /// Computes the leaf of one replica for a sum that the host makes: gradients and buffers. Waits.
-  virtual GpuRecord make_leaf(int replica, std::int64_t step, std::span<float> leaf,
-                              std::span<float> changed) = 0;
+  virtual GpuStepResult make_leaf(int replica, std::int64_t step, std::span<float> leaf,
+                                  std::span<float> changed) = 0;
   /// Copies the integer buffers of the last leaf to the host. Waits.
   virtual void copy_integers(std::byte* to) = 0;
 
-  /// By parameter: 0 if no replica has had a gradient so far.
+  /// By parameter: 0 if no replica of this instance has had a gradient so far.
   virtual std::span<const float> has_gradient() const = 0;
 
   /// Prepares evaluations with the state that is on the GPU, until `end_evaluation`.

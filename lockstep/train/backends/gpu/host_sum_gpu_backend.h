@@ -5,8 +5,9 @@
 
 namespace lockstep::train {
 
-/// Computes replicas on a GPU, one after another, with weights that the host has updated. Used if
-/// several instances share a GPU, and for a custom optimizer.
+/// Computes replicas on a GPU, one after another, with weights that the host has updated. Used for
+/// a custom optimizer, and for several instances whose GPUs do not sum with NCCL: with
+/// `--gpu-transport host`, and if instances share a GPU or have no NCCL.
 class HostSumGpuBackend final : public HostBackend {
  public:
   explicit HostSumGpuBackend(const BackendContext& context);

@@ -74,7 +74,7 @@ std::vector<ResidentTraining::Step> ResidentTraining::run(const Launch& launch) 
   return steps;
 }
 
-ResidentTraining::Step ResidentTraining::read(const GpuRecord& record) const {
+ResidentTraining::Step ResidentTraining::read(const GpuStepResult& record) const {
   Step step{.totals = std::vector<float>(totals_.count()), .is_skipped = record.is_skipped};
   const std::span<float> totals(step.totals);
   std::ranges::copy(gpu_.has_gradient(), totals_.changed(totals).begin());

@@ -55,7 +55,7 @@ class ResidentTraining {
   StepRange range_from(const DataLoader::Iteration& iteration, std::int64_t first) const;
   StepRange after(const StepRange& range) const;
   void load(const StepRange& range);
-  Step read(const GpuRecord& record) const;
+  Step read(const GpuStepResult& record) const;
   void count(const Step& step);
 
   GpuTraining& gpu_;

@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cuda/gpu_transfers.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_transfers.h"
 
 #include <torch/types.h>
 

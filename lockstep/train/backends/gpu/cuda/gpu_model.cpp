@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cuda/gpu_model.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_model.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>

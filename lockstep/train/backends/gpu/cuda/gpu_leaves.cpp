@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cuda/gpu_leaves.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_leaves.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <torch/types.h>

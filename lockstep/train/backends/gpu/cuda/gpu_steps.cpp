@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cuda/gpu_steps.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_steps.h"
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -94,9 +94,9 @@ void choose_algorithms(bool is_deterministic) {
   libraries.setAllowTF32CuBLAS(false);
 }
 
-gpu::UpdateRules rules_for(const GpuSetup& setup) {
+gpu::UpdateConstants rules_for(const GpuSetup& setup) {
   if (setup.optimizer.kind() == OptimizerKind::Custom) return {};  // the host updates the weights
-  return gpu::update_rules(setup.optimizer, setup.divisor, setup.replicas);
+  return gpu::update_constants(setup.optimizer, setup.divisor, setup.replicas);
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ void GpuSteps::allocate() {
   trust_ = DeviceTable<double>(parameters);
   coefficients_ =
       DeviceTable<gpu::Coefficients>(gpu::num_coefficient_rows(steps, skips()) * parameters);
-  records_ = DeviceTable<gpu::StepControl>(steps);
+  controls_ = DeviceTable<gpu::StepControl>(steps);
   host_losses_ = gpu::PinnedMemory(losses_.nbytes());
   host_metrics_ = gpu::PinnedMemory(metrics_.nbytes());
   gpu::wait_for(raw_stream());
@@ -239,7 +239,7 @@ void GpuSteps::launch_steps(const GpuLaunch& launch) {
       [&] {
         for (std::int64_t i = 0; i < launched_; ++i) run_step(*this, setup_.step_rules, i);
       });
-  records_.fetch_first(static_cast<std::size_t>(launched_), raw_stream());
+  controls_.fetch_first(static_cast<std::size_t>(launched_), raw_stream());
   fetch_found();
   done_.record(stream_);
 }
@@ -249,19 +249,19 @@ void GpuSteps::fetch_found() {
   gpu::copy_to_host(metrics_.data_ptr(), host_metrics_.data(), host_metrics_.bytes(), raw_stream());
 }
 
-GpuRecord GpuSteps::record_of(std::size_t step) const {
+GpuStepResult GpuSteps::result_of(std::size_t step) const {
   const auto replicas = static_cast<std::size_t>(setup_.replicas);
   const auto metrics = setup_.task.metrics.size();
   return {.losses = {host_losses_.as<float>() + step * replicas, replicas},
           .metrics = {host_metrics_.as<float>() + step * metrics, metrics}};
 }
 
-std::vector<GpuRecord> GpuSteps::wait() {
+std::vector<GpuStepResult> GpuSteps::wait() {
   with_gpu_errors(site(first_launched_), [&] { done_.synchronize(); });
-  std::vector<GpuRecord> records;
+  std::vector<GpuStepResult> records;
   for (std::size_t step = 0; step < static_cast<std::size_t>(launched_); ++step) {
-    records.push_back(record_of(step));
-    records.back().is_skipped = records_.entries()[step].skipped != 0;
+    records.push_back(result_of(step));
+    records.back().is_skipped = controls_.entries()[step].skipped != 0;
   }
   return records;
 }
@@ -355,7 +355,7 @@ void GpuSteps::commit(std::int64_t /*index*/) {
                  .counts = setup_.shape.counts(leaves_.state().data()).data(),
                  .num_parameters = static_cast<std::int32_t>(setup_.weights.parameters.size()),
                  .rules = setup_.step_rules,
-                 .records = records_.data()},
+                 .records = controls_.data()},
                 leaves_.control(), raw_stream());
   leaves_.next_step();
 }
@@ -377,16 +377,16 @@ std::vector<GpuPass> GpuSteps::passes_of(int replica) const {
   return passes;
 }
 
-GpuRecord GpuSteps::make_leaf(int replica, std::int64_t step, std::span<float> leaf,
-                              std::span<float> changed) {
+GpuStepResult GpuSteps::make_leaf(int replica, std::int64_t step, std::span<float> leaf,
+                                  std::span<float> changed) {
   const c10::cuda::CUDAStreamGuard guard(stream_);
   auto where = site(step);
   where.replicas = {replica, 1};
   return with_gpu_errors(where, [&] { return run_replica(replica, step, leaf, changed); });
 }
 
-GpuRecord GpuSteps::run_replica(int replica, std::int64_t step, std::span<float> leaf,
-                                std::span<float> changed) {
+GpuStepResult GpuSteps::run_replica(int replica, std::int64_t step, std::span<float> leaf,
+                                    std::span<float> changed) {
   if (replica == work_.input.replicas.first) leaves_.input().hand_over();
   leaves_.set_step(step);
   const auto passes = passes_of(replica);
@@ -405,7 +405,7 @@ GpuRecord GpuSteps::run_replica(int replica, std::int64_t step, std::span<float>
   gpu::wait_for(raw_stream());
   std::memcpy(leaf.data(), numbers, leaf.size_bytes());
   std::memcpy(changed.data(), numbers + leaf.size(), changed.size_bytes());
-  return record_of(0);
+  return result_of(0);
 }
 
 void GpuSteps::copy_integers(std::byte* to) {

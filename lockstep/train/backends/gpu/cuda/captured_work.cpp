@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cuda/captured_work.h"
+#include "lockstep/train/backends/gpu/cuda/captured_work.h"
 
 #include <c10/cuda/CUDAFunctions.h>
 

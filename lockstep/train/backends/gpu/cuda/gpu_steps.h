@@ -15,10 +15,10 @@
 #include "lockstep/gpu/update/leaf_steps.h"
 #include "lockstep/gpu/update/node_exchange.h"
 #include "lockstep/gpu/update/update.h"
-#include "lockstep/train/backends/cuda/captured_work.h"
-#include "lockstep/train/backends/cuda/device_table.h"
-#include "lockstep/train/backends/cuda/gpu_leaves.h"
-#include "lockstep/train/backends/cuda/gpu_transfers.h"
+#include "lockstep/train/backends/gpu/cuda/captured_work.h"
+#include "lockstep/train/backends/gpu/cuda/device_table.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_leaves.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_transfers.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
 
 namespace lockstep::train {
@@ -53,7 +53,7 @@ class GpuSteps final : public GpuTraining {
   }
   void release() override { leaves_.input().release(); }
   void launch(const GpuLaunch& launch) override;
-  std::vector<GpuRecord> wait() override;
+  std::vector<GpuStepResult> wait() override;
   void compute_leaves(std::int64_t index) override;
   void reduce(std::int64_t index) override;
   void measure_gradients(std::int64_t index) override;
@@ -61,8 +61,8 @@ class GpuSteps final : public GpuTraining {
   void measure_trust(std::int64_t index) override;
   void update(std::int64_t index) override;
   void commit(std::int64_t index) override;
-  GpuRecord make_leaf(int replica, std::int64_t step, std::span<float> leaf,
-                      std::span<float> changed) override;
+  GpuStepResult make_leaf(int replica, std::int64_t step, std::span<float> leaf,
+                          std::span<float> changed) override;
   void copy_integers(std::byte* to) override;
   std::span<const float> has_gradient() const override { return leaves_.has_gradient(); }
   void begin_evaluation(const GpuSamples& samples, WeightsKind weights) override;
@@ -75,8 +75,8 @@ class GpuSteps final : public GpuTraining {
   GpuSite site(std::optional<std::int64_t> step = {}) const;
   void allocate();
   void launch_steps(const GpuLaunch& launch);
-  GpuRecord run_replica(int replica, std::int64_t step, std::span<float> leaf,
-                        std::span<float> changed);
+  GpuStepResult run_replica(int replica, std::int64_t step, std::span<float> leaf,
+                            std::span<float> changed);
   CapturedWork* recorded(Work& work, std::size_t passes, const std::function<void()>& action);
   void run(Work& work, std::size_t passes, const std::function<void()>& action);
   void add_leaf(const gpu::LeafTensor* table);
@@ -87,7 +87,7 @@ class GpuSteps final : public GpuTraining {
     return {.losses = losses_.select(0, step), .metrics = metrics_.select(0, step)};
   }
   void fetch_found();
-  GpuRecord record_of(std::size_t step) const;
+  GpuStepResult result_of(std::size_t step) const;
   float* row(int index) const { return rows_.select(0, index).data_ptr<float>(); }
   bool has_loss_scaling() const noexcept { return setup_.step_rules.has_loss_scaling; }
   gpu::Skips skips() const noexcept {
@@ -102,7 +102,7 @@ class GpuSteps final : public GpuTraining {
   GpuDownload download_;
   gpu::LeafSteps leaf_steps_;
   std::optional<gpu::NodeExchange> exchange_;  ///< if other GPUs have leaves, too
-  gpu::UpdateRules rules_;
+  gpu::UpdateConstants rules_;
 
   // On the GPU:
   at::Tensor rows_;     ///< [nodes of the tree that are in use, elements]
@@ -114,7 +114,7 @@ class GpuSteps final : public GpuTraining {
   DeviceTable<optimizer::TrustSums> trust_sums_;
   DeviceTable<double> trust_;
   DeviceTable<gpu::Coefficients> coefficients_;
-  DeviceTable<gpu::StepControl> records_;
+  DeviceTable<gpu::StepControl> controls_;
 
   // On the host:
   std::vector<optimizer::ParameterSettings> settings_;

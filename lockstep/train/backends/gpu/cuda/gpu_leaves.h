@@ -11,10 +11,10 @@
 
 #include "lockstep/gpu/update/leaf.h"
 #include "lockstep/gpu/update/step_control.h"
-#include "lockstep/train/backends/cuda/device_table.h"
-#include "lockstep/train/backends/cuda/gpu_model.h"
-#include "lockstep/train/backends/cuda/gpu_state.h"
-#include "lockstep/train/backends/cuda/gpu_transfers.h"
+#include "lockstep/train/backends/gpu/cuda/device_table.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_model.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_state.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_transfers.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
 
 namespace lockstep::train {

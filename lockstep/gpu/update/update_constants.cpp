@@ -4,7 +4,7 @@
 
 namespace lockstep::gpu {
 
-UpdateRules update_rules(const Optimizer& optimizer, std::int64_t divisor, int replicas) {
+UpdateConstants update_constants(const Optimizer& optimizer, std::int64_t divisor, int replicas) {
   if (optimizer.kind() == OptimizerKind::Custom) {
     throw Error(ErrorKind::Options, "GPU: expected a built-in optimizer, found a custom one",
                 "SGD, Adam, AdamW or LAMB, or train on the CPU");

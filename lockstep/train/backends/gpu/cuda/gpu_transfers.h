@@ -14,8 +14,8 @@
 #include "lockstep/gpu/memory.h"
 #include "lockstep/gpu/pictures/pixel_converter.h"
 #include "lockstep/train/api/task.h"
-#include "lockstep/train/backends/cuda/gpu_state.h"
-#include "lockstep/train/backends/cuda/stored_samples.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_state.h"
+#include "lockstep/train/backends/gpu/cuda/stored_samples.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
 
 namespace lockstep::train {

@@ -10,7 +10,7 @@
 #include "lockstep/gpu/update/leaf.h"
 #include "lockstep/nn/model.h"
 #include "lockstep/train/api/task.h"
-#include "lockstep/train/backends/cuda/gpu_state.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_state.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
 #include "lockstep/train/backends/replica.h"
 

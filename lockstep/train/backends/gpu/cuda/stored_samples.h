@@ -11,7 +11,7 @@
 #include "lockstep/gpu/pictures/picture_plan.h"
 #include "lockstep/train/api/task.h"
 #include "lockstep/train/backends/batch_tensors.h"
-#include "lockstep/train/backends/cuda/device_table.h"
+#include "lockstep/train/backends/gpu/cuda/device_table.h"
 #include "lockstep/train/backends/gpu/gpu_training.h"
 
 namespace lockstep::train {

@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cuda/stored_samples.h"
+#include "lockstep/train/backends/gpu/cuda/stored_samples.h"
 
 #include <torch/types.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/train/backends/cuda/gpu_state.h"
+#include "lockstep/train/backends/gpu/cuda/gpu_state.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/types.h>

@@ -7,7 +7,7 @@ namespace lockstep::train {
 
 /// Memory for a copy of the state of a training. The next copy reuses it, because the allocation of
 /// new memory is slow.
-class Snapshot {
+class CheckpointMemory {
  public:
   /// Discards the content, and makes room for this number of bytes.
   void clear(std::size_t bytes) {
@@ -18,7 +18,7 @@ class Snapshot {
     used_ = 0;
   }
 
-  /// Returns the next bytes, which begin at a cache line.
+  /// Returns the next bytes, at a multiple of 64 bytes from the beginning of the memory.
   std::byte* take(std::size_t bytes) noexcept {
     auto* const taken = memory_.get() + used_;
     used_ += whole_lines(bytes);
