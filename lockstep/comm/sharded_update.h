@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -105,6 +104,30 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
     std::span<float> sum;  ///< sum of all leaves, divided
   };
 
+  /// A range of parts.
+  class Parts {
+   public:
+    struct Iterator {
+      ShardedUpdate* update;
+      std::size_t block;
+
+      Part operator*() const { return update->part(block); }
+      Iterator& operator++() {
+        ++block;
+        return *this;
+      }
+      bool operator==(const Iterator&) const = default;
+    };
+
+    Parts(Iterator begin, Iterator end) : begin_(begin), end_(end) {}
+    Iterator begin() const noexcept { return begin_; }
+    Iterator end() const noexcept { return end_; }
+
+   private:
+    Iterator begin_;
+    Iterator end_;
+  };
+
   /// Bytes that all instances of a host need together; `leaves` has the number of leaves of each.
   static std::size_t memory_needed(Shape shape, std::span<const int> leaves, int num_hosts = 1);
   /// The elements that one of `size` instances reduces and updates.
@@ -147,10 +170,9 @@ class LOCKSTEP_PRIVATE_API ShardedUpdate {
   void reduce(const Reduction& reduction);
   /// The parts of this instance's slice, in ascending order. The first loop after `reduce` computes
   /// their sums: dereference each iterator once.
-  auto parts() {
+  Parts parts() {
     const auto [begin, end] = my_blocks();
-    return std::views::iota(begin, end) |
-           std::views::transform([this](std::size_t block) { return part(block); });
+    return {Parts::Iterator{this, begin}, Parts::Iterator{this, end}};
   }
   /// The measured values of a block of this instance: `values_per_block` numbers, zero after a
   /// `reduce` with several passes.

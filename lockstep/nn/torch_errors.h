@@ -16,7 +16,7 @@ inline Error torch_error(const std::string& where, const c10::Error& error) {
   const auto line = text.substr(0, text.find('\n'));
   if (line.find("allocate memory") != std::string::npos) {
     return {ErrorKind::Unavailable, where + ": there is not enough memory: " + line,
-            "a smaller picture, batch or model"};
+            "a smaller image, batch or model"};
   }
   return {ErrorKind::Options, where + ": libtorch refuses: " + line};
 }
@@ -30,7 +30,7 @@ auto with_torch_errors(const std::string& where, const Action& action) {
     throw torch_error(where, error);
   } catch (const std::bad_alloc&) {  // of our own pool
     throw Error(ErrorKind::Unavailable, where + ": there is not enough memory",
-                "a smaller picture, batch or model");
+                "a smaller image, batch or model");
   }
 }
 
@@ -43,7 +43,7 @@ void with_torch_errors(const std::string& where, const Action& action, const Rep
     report(error);
     throw;
   } catch (const std::exception& error) {
-    report(Error(ErrorKind::PeerLost, fmt::format("{}: {}", where, error.what())));
+    report(Error(ErrorKind::PeerLost, where + ": " + error.what()));
     throw;
   }
 }

@@ -74,6 +74,14 @@ TEST(AccessTest, MakesTokensThatDiffer) {
 }
 
 /// The first values of the rows.
+TEST(AccessTest, FindsACookieAmongOthers) {
+  EXPECT_EQ(cookie("a=1; token_8=x=y;b=2", "token_8"), "x=y");
+  EXPECT_EQ(cookie("broken=\"a, b; c d; token_8=z", "token_8"), "z");
+  EXPECT_EQ(cookie("token=", "token"), "");
+  EXPECT_EQ(cookie("token_80=1; xtoken_8=2; token_8", "token_8"), "");
+  EXPECT_EQ(cookie("", "token"), "");
+}
+
 std::vector<std::int64_t> steps_of(const Json& rows) {
   std::vector<std::int64_t> steps;
   for (const auto& row : rows) steps.push_back(row.at(0));
@@ -366,7 +374,7 @@ TEST(DashboardAbsentTest, SaysWhatTheBuildLacks) {
 
 TEST_F(DashboardOptionsTest, NeedsATokenBeyondLoopback) {
   for (const auto* address : {"0.0.0.0", "::", "10.0.0.1"}) {
-    expect_refused({.address = address}, "so a token is needed");
+    expect_refused({.address = address}, "so a token is required");
   }
   expect_refused({.token = "short"}, "16 to 128 characters");
 }

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sodium.h>
 #include <strings.h>
 
@@ -83,6 +84,16 @@ std::string make_token() {
   std::array<unsigned char, kTokenBytes> bytes{};
   ::randombytes_buf(bytes.data(), bytes.size());
   return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+std::string_view cookie(std::string_view header, std::string_view name) {
+  for (const auto part : split(header, ';')) {
+    const auto pair = trim(part);
+    if (pair.size() > name.size() && pair.starts_with(name) && pair[name.size()] == '=') {
+      return pair.substr(name.size() + 1);
+    }
+  }
+  return {};
 }
 
 }  // namespace lockstep::monitor

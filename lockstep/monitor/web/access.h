@@ -25,4 +25,8 @@ bool is_same_token(std::string_view given, std::string_view token) noexcept;
 /// Returns a new token of 128 random bits.
 std::string make_token();
 
+/// The value of a cookie in a `Cookie` header. libmicrohttpd has a parser for cookies too, but it
+/// can lose ours if another server of this host has set a malformed one.
+std::string_view cookie(std::string_view header, std::string_view name);
+
 }  // namespace lockstep::monitor

@@ -48,9 +48,14 @@ void check(const DashboardOptions& options) {
   if (!options.token && options.address != "localhost" && !is_loopback(options.address)) {
     throw Error(
         ErrorKind::Options,
-        fmt::format("dashboard: others can reach {}, so a token is needed, and none was given",
-                    options.address),
+        fmt::format(
+            "dashboard: other machines can reach {}, so a token is required, but none was given",
+            options.address),
         "give a token, or serve on 127.0.0.1 and reach it through ssh -L");
+  }
+  if (options.most_waiting > options.most_connections / 2) {
+    throw Error(ErrorKind::Bug,
+                "dashboard: waiting requests may use at most half of the connections");
   }
   if (options.port < 0 || options.port > 65535) {
     throw Error(
@@ -146,10 +151,7 @@ class Service final : public DashboardServer {
   ~Service() override {
     watcher_.request_stop();
     watcher_.join();
-    try {
-      look();
-    } catch (const std::exception&) {  // a lack of memory: the pages keep the state that they have
-    }
+    look_if_possible();
     std::unique_lock lock(mutex_);
     is_ending_ = true;
     answer_waiting();
@@ -200,12 +202,20 @@ class Service final : public DashboardServer {
     port_ = ::MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_BIND_PORT)->port;
   }
 
+  /// Without memory for an answer, the pages keep the state that they have.
+  void look_if_possible() noexcept {
+    try {
+      look();
+    } catch (const std::exception&) {
+    }
+  }
+
   void watch(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     const auto must_stop = [&] { return stop.stop_requested(); };
     while (!changed_.wait_for(lock, stop, options_.interval, must_stop)) {
       lock.unlock();
-      look();
+      look_if_possible();
       lock.lock();
       connections_.close_overdue(Clock::now());
     }
@@ -303,7 +313,7 @@ class Service final : public DashboardServer {
     const auto authorization = header_of(connection, "Authorization");
     const auto given = authorization.starts_with(kBearer)
                            ? authorization.substr(kBearer.size())
-                           : find_value(connection, MHD_COOKIE_KIND, cookie_name().c_str());
+                           : cookie(header_of(connection, "Cookie"), cookie_name());
     return is_same_token(given, *options_.token);
   }
 
@@ -331,14 +341,19 @@ class Service final : public DashboardServer {
       return refuse(MHD_HTTP_FORBIDDEN, "The dashboard answers only its own page.");
     }
     const std::lock_guard lock(mutex_);
-    if (header_of(connection, "If-None-Match") != tag_) return {.response = jobs_};
+    // A proxy that compresses answers makes an entity tag weak.
+    auto known = header_of(connection, "If-None-Match");
+    if (known.starts_with("W/")) known.remove_prefix(2);
+    if (known != tag_) return {.response = jobs_};
     if (is_ending_) {
       auto answer = refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "The dashboard ends.");
       add_header(answer.response, "Connection", "close");
       return answer;
     }
     if (*request == &waiting_ || header_of(connection, "Prefer").empty()) {
-      return {MHD_HTTP_NOT_MODIFIED, make_response("", "application/json")};
+      auto answer = Answer{MHD_HTTP_NOT_MODIFIED, make_response("", "application/json")};
+      add_header(answer.response, "ETag", tag_);
+      return answer;
     }
     if (waiting_.size() >= options_.most_waiting) {
       return refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "Too many pages are open; close one.");

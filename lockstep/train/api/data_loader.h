@@ -37,8 +37,7 @@ struct DataLoaderOptions {
 
 /// The samples of a training. `TrainingModel::step` loads the samples of this instance's replicas.
 ///
-///     for (auto& iteration : loader) model.step(iteration);   // one epoch; the next loop: the
-///     next
+///     for (auto& iteration : loader) model.step(iteration);  // one epoch per loop
 ///
 /// The samples depend only on the dataset, the seed, the batch sizes and the number of replicas.
 /// One thread at a time. Errors: those of `data::Loader` and `data::TrainOrder`.

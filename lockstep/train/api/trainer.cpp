@@ -122,21 +122,21 @@ History Trainer::run_fit(DataLoader& loader, const FitOptions& fit) {
     return history;
   }
   recall_until(fit.epochs + 1);
-  // There was nothing to train. An earlier run may have had another validation set, or none. An
-  // earlier attempt of this job has the same set. If a later call of `fit` has trained the weights
-  // already, they do not belong to this call.
+  // There was nothing to train. The run that this job continues may have had another validation
+  // set, or none. If a later call of `fit` has trained the weights already, they do not belong to
+  // this call.
   const bool is_current = walked_ >= model_->steps();
-  const bool has_last = !history.epochs.empty() && history.epochs.back().epoch == fit.epochs;
-  const bool is_known = options_.world().restart_count() > 0 && has_last &&
-                        history.epochs.back().validation.has_value();
-  const bool has_validated = validations_ > validations_before || is_known;
+  const bool has_validated = validations_ > validations_before || kept.is_of_this_job(fit.epochs);
   if (fit.validation == nullptr || !is_current || has_validated) return history;
   const auto validation = validate(fit.epochs, fit);
-  if (has_last) {
-    history.epochs.back().validation = validation;
-  } else if (fit.epochs > 0) {
-    add({fit.epochs, model_->epoch_so_far(), validation}, history);
+  if (fit.epochs == 0) return history;
+  EpochResult last{fit.epochs, model_->epoch_so_far(), validation};
+  if (!history.epochs.empty() && history.epochs.back().epoch == fit.epochs) {
+    last.training = history.epochs.back().training;
+    history.epochs.pop_back();
   }
+  add(last, history);
+  kept.put(last);
   return history;
 }
 

@@ -89,7 +89,8 @@ class LOCKSTEP_API TrainingModel {
   TrainingModel(TrainingModel&&) noexcept;
   ~TrainingModel();
 
-  /// Sets the function that receives warnings. By default instance 0 prints them to stderr.
+  /// Sets the function that receives warnings. By default each instance prints its warnings to
+  /// stderr.
   void tell(std::function<void(const std::string&)> listener);
 
   /// Sets the function that receives the result of each optimizer step, on every instance. Steps

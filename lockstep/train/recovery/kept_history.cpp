@@ -50,7 +50,8 @@ void KeptHistory::take(const checkpoint::EpochEntry& entry) {
   const auto validation = result_of(entry.validation);
   if (!training || validation.has_value() == entry.validation.empty()) return;
   write(records_.data(),
-        {.epoch = static_cast<int>(entry.epoch), .training = *training, .validation = validation});
+        {.epoch = static_cast<int>(entry.epoch), .training = *training, .validation = validation},
+        Origin::EarlierRun);
 }
 
 std::optional<StepResult> KeptHistory::result_of(
@@ -82,7 +83,9 @@ void KeptHistory::agree() {
 /// Stores records that another host or a checkpoint had.
 void KeptHistory::keep() {
   for (int epoch = 1; epoch <= num_epochs(); ++epoch) {
-    if (const auto known = find(epoch)) put(*known);
+    if (const auto known = find(epoch)) {
+      keep(*known, is_of_this_job(epoch) ? Origin::ThisJob : Origin::EarlierRun);
+    }
   }
 }
 
@@ -108,7 +111,18 @@ std::optional<EpochResult> KeptHistory::find(int epoch) const {
   return result;
 }
 
-void KeptHistory::write(double* records, const EpochResult& result) const {
+bool KeptHistory::is_of_this_job(int epoch) const {
+  return epoch >= 1 && epoch <= num_epochs() &&
+         records_[begin_of(epoch)] == static_cast<double>(Origin::ThisJob);
+}
+
+void KeptHistory::keep(const EpochResult& result, Origin origin) {
+  if (communicator_.is_leader()) {
+    write(reinterpret_cast<double*>(memory_.data()), result, origin);
+  }
+}
+
+void KeptHistory::write(double* records, const EpochResult& result, Origin origin) const {
   auto* const record = records + begin_of(result.epoch);
   auto* next = record + 1;
   const auto write_values = [&](const StepResult& values) {
@@ -118,7 +132,7 @@ void KeptHistory::write(double* records, const EpochResult& result) const {
   write_values(result.training);
   *next++ = result.validation ? 1 : 0;
   if (result.validation) write_values(*result.validation);
-  std::atomic_ref(*record).store(1, std::memory_order_release);
+  std::atomic_ref(*record).store(static_cast<double>(origin), std::memory_order_release);
 }
 
 }  // namespace lockstep::train

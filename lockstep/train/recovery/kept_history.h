@@ -27,13 +27,17 @@ class KeptHistory {
   KeptHistory(comm::Communicator& communicator, int epochs, const std::vector<Metric>& metrics,
               const std::vector<checkpoint::EpochEntry>& stored = {});
 
-  /// The result of an earlier attempt.
+  /// The result of an earlier attempt of the job, or of the run that the job continues.
   std::optional<EpochResult> find(int epoch) const;
-  void put(const EpochResult& result) {
-    if (communicator_.is_leader()) write(reinterpret_cast<double*>(memory_.data()), result);
-  }
+  /// Whether an earlier attempt of the job has computed the result.
+  bool is_of_this_job(int epoch) const;
+  /// Adds a result that this attempt has computed.
+  void put(const EpochResult& result) { keep(result, Origin::ThisJob); }
 
  private:
+  /// The first number of a record. 0: there is no result yet.
+  enum class Origin : std::uint8_t { ThisJob = 1, EarlierRun = 2 };
+
   std::size_t width() const noexcept { return 2 * (1 + names_.size()) + 2; }
   std::size_t begin_of(int epoch) const noexcept {
     return static_cast<std::size_t>(epoch - 1) * width();
@@ -42,10 +46,11 @@ class KeptHistory {
   void take(const checkpoint::EpochEntry& entry);
   void agree();
   void keep();
+  void keep(const EpochResult& result, Origin origin);
   /// Empty if a metric is missing.
   std::optional<StepResult> result_of(const std::map<std::string, double>& values) const;
   StepResult read(const double* from) const;
-  void write(double* records, const EpochResult& result) const;
+  void write(double* records, const EpochResult& result, Origin origin) const;
 
   comm::Communicator& communicator_;
   std::vector<std::string> names_;

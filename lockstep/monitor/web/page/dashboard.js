@@ -191,7 +191,9 @@ async function follow() {
       if (answer.status !== 304) {
         if (!answer.ok) throw new Error(answer.statusText);
         state = await answer.json();
-        ready.headers = { "If-None-Match": answer.headers.get("ETag"), Prefer: "wait" };
+        const tag = answer.headers.get("ETag");
+        ready.headers = tag ? { "If-None-Match": tag, Prefer: "wait" } : {};
+        if (!tag) await new Promise(wake => setTimeout(wake, 1000));  // a proxy has removed the tag
         if (!document.hidden) setTimeout(show);  // after the next request, so that no change is missed
       }
       say("live", "Live");
