@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-/// The options of `run`: those that `train` also has, and those of `run` alone.
+/// The launch options, which `train` also has, and the options that only `run` has.
 struct WrittenArguments {
   LaunchArguments launch;
   std::string export_config;

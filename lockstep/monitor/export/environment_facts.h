@@ -15,8 +15,8 @@ LOCKSTEP_PRIVATE_API std::vector<ReportFact> build_facts();
 /// This host, its processor, and the cores and the memory that this process may use.
 LOCKSTEP_PRIVATE_API std::vector<ReportFact> machine_facts();
 
-/// The variables that change how libraries compute, and so the bits of the weights. Only those that
-/// are set.
+/// Environment variables of libraries that change the bits of the weights. Variables that are not
+/// set are left out.
 LOCKSTEP_PRIVATE_API std::vector<ReportFact> library_facts(
     const topology::Environment& environment);
 
